@@ -11,10 +11,12 @@
 #pragma once
 
 #include "api/cuda_abi.h"
+#include "util/list.h"
 #include "wire/client.h"
 #include "wire/messages.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,7 +33,7 @@ struct aq_fe_device {
 		*primary; /* made at the first need; lives as long as the process once made */
 };
 
-/* The process: made by cuInit, remade in a forked child only to say "not initialised". */
+/* The process: made by cuInit, and made anew when a forked child calls cuInit. */
 struct aq_fe_process {
 	struct aq_client *client;
 	uint64_t arena_base, arena_size; /* PROT_NONE reservation for device addresses */
@@ -45,6 +47,17 @@ struct aq_fe_stream {
 	unsigned flags; /* CUstream_flags */
 	int priority;
 	unsigned long long unique_id; /* cuStreamGetId */
+	struct aq_list in_ctx;
+	struct aq_fe_stream_attrs *attrs; /* NULL: defaults; see stream_attr.c */
+};
+
+struct aq_fe_event {
+	struct aq_fe_ctx *ctx;
+	uint32_t id;	/* on the wire */
+	unsigned flags; /* CUevent_flags */
+	bool imported;	/* opened from another process: may have been recorded there */
+	_Atomic bool recorded;
+	struct aq_list in_ctx;
 };
 
 struct aq_fe_ctx {
@@ -58,7 +71,16 @@ struct aq_fe_ctx {
 	unsigned long long unique_id; /* cuCtxGetId */
 	struct aq_fe_stream legacy;
 	pthread_mutex_t lock; /* lists below; never held across a call to the application */
-	size_t limit[16];     /* by CUlimit */
+	struct aq_list streams, events, modules;
+	size_t limit[16]; /* by CUlimit */
+	/* Lifetime: one reference of the living context, one for each place in a thread's stack. See context.c. */
+	_Atomic unsigned refs;
+	_Atomic bool alive; /* false: destroyed, or a primary context that is inactive */
+	unsigned attach_count;
+	CUfunc_cache cache_config;
+	CUsharedconfig shared_config;
+	uint32_t peers; /* bit per ordinal: peer access enabled towards it */
+	uint32_t gate_event, gate_stream; /* cuCtxWaitEvent, cuCtxRecordEvent: wire objects, 0 none */
 };
 
 /* The process after cuInit; only valid behind a successful aq_fe_enter(). */
@@ -81,6 +103,30 @@ CUresult aq_fe_device(CUdevice ordinal, struct aq_fe_device **ret_dev);
  * INVALID_RESOURCE_HANDLE as the driver says it; CONTEXT_IS_DESTROYED). ctx is the current context.
  */
 CUresult aq_fe_stream(CUstream handle, struct aq_fe_ctx *ctx, struct aq_fe_stream **ret_stream);
+
+/*
+ * The live context that a handle means: INVALID_CONTEXT when it is none, CONTEXT_IS_DESTROYED for an inactive primary context. NULL means the
+ * calling thread's current one. Says nothing about its sticky error.
+ */
+CUresult aq_fe_ctx_get(CUcontext handle, struct aq_fe_ctx **ret_ctx);
+
+/* The context's sticky error, CONTEXT_IS_DESTROYED, or CUDA_SUCCESS. */
+CUresult aq_fe_ctx_status(struct aq_fe_ctx *ctx);
+
+/* The primary context of the device without taking a reference, active or not; NULL: never made. */
+struct aq_fe_ctx *aq_fe_primary(struct aq_fe_device *dev);
+
+/*
+ * event.c. An event of ctx with a fresh wire identifier, registered as a handle and in ctx's list; nothing is sent: the caller creates or
+ * imports it on the server, and frees it if that fails. aq_fe_event_free() sends nothing either.
+ */
+CUresult aq_fe_event_new(struct aq_fe_ctx *ctx, unsigned flags, struct aq_fe_event **ret_event);
+void aq_fe_event_free(struct aq_fe_event *event);
+/* INVALID_HANDLE when it is none. */
+CUresult aq_fe_event_get(CUevent handle, struct aq_fe_event **ret_event);
+
+/* stream.c: wait until all work of the stream is done; what cuStreamSynchronize does behind its checks. */
+CUresult aq_fe_stream_sync(struct aq_fe_stream *stream);
 
 /* The one table from wire status (or -errno of the transport) to CUresult. */
 CUresult aq_fe_result(int status);
@@ -115,6 +161,13 @@ void aq_fe_memory_ctx_gone(struct aq_fe_ctx *ctx);
 /* pool.c: all work of this stream / context submitted so far has completed: stream-ordered frees may be reused elsewhere, pools trimmed. */
 void aq_fe_pool_stream_synced(struct aq_fe_stream *stream);
 void aq_fe_pool_ctx_synced(struct aq_fe_ctx *ctx);
+
+/*
+ * A forked child calls cuInit: each file puts its locks and tables back to their first state, without telling the server anything and without
+ * unmapping (the arena is unmapped behind it). The memory that old tables take may be freed or left.
+ */
+void aq_fe_memory_forked(void);
+void aq_fe_pool_forked(void);
 
 /* memory.c: register the addresses of a loaded module's variables (kind: module global), and forget them at unload. */
 void aq_fe_memory_add_global(struct aq_fe_ctx *ctx, CUdeviceptr va, size_t size, bool is_managed);
