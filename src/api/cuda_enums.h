@@ -852,7 +852,11 @@ typedef enum {
 	CU_DEV_RESOURCE_TYPE_INVALID = 0, CU_DEV_RESOURCE_TYPE_SM = 1, CU_DEV_RESOURCE_TYPE_MAX = 2,
 } CUdevResourceType;
 
-/* ---- checkpoint, core dumps, logs ---- */
+/* ---- checkpoint, core dumps, logs, profiler ---- */
+
+typedef enum {
+	CU_OUT_KEY_VALUE_PAIR = 0, CU_OUT_CSV = 1,
+} CUoutput_mode;
 
 typedef enum {
 	CU_PROCESS_STATE_RUNNING = 0, CU_PROCESS_STATE_LOCKED = 1,

@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make C and linker input of the API tables, check them, and change the status of names.
+
+  gen.py VERB TABLE OUTPUT          cuda-map cuda-protos cuda-stubs cuda-procs cuda-entries
+                                    nvml-map nvml-protos nvml-stubs nvml-entries
+  gen.py mark STATUS NAME...        set the status of plain names in cuda.tbl or nvml.tbl (which, by their prefix)
+  gen.py check TABLE                the table in itself
+  gen.py check-stub TABLE LIBRARY   against the names that a driver (stub) library exports
+  gen.py check-sources TABLE FILE.. each modelled name is defined once, no other is
+  gen.py check-exports TABLE LIB    our library exports these names and no other
+
+Runs at build time only; standard library only.
+"""
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STATUSES = ("modelled", "accepted", "refused")
+CLASSES = ("alloc free launch copy query view ctx module stream event graph ipc vmm pool other").split()
+HEAD = "/* Made by src/api/gen.py; do not edit. */\n"
+
+
+class Row:
+    """One entry point. NVML has no twins and no versions to choose from: the fields are empty there."""
+
+    def __init__(self, where, fields):
+        self.where = where
+        if len(fields) == 7:
+            self.symbol, self.base, since, self.stream, self.cls, self.status, self.type = fields
+            self.since = int(since)
+        elif len(fields) == 3:
+            self.symbol, self.status, self.type = fields
+            self.base, self.since, self.stream, self.cls = self.symbol, 0, "none", "query"
+        else:
+            raise SystemExit(f"{where}: {len(fields)} fields, expected 7 (cuda) or 3 (nvml)")
+
+    @property
+    def is_twin(self):
+        return self.stream != "none"
+
+    @property
+    def plain(self):
+        return self.symbol[: -len(self.stream) - 1] if self.is_twin else self.symbol
+
+
+def read(path):
+    rows = []
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            line = line.rstrip("\n")
+            if line and not line.startswith("#"):
+                rows.append(Row(f"{path}:{number}", line.split("|")))
+    by_name = {r.symbol: r for r in rows}
+    for r in rows:
+        if r.is_twin:
+            plain = by_name.get(r.plain)
+            if not plain:
+                raise SystemExit(f"{r.where}: twin of {r.plain}, which the table lacks")
+            r.status, r.type = plain.status, plain.type
+    return rows
+
+
+def split_type(row):
+    """'CUresult(int *, CUdevice)' -> ('CUresult', ['int *', 'CUdevice'])"""
+    m = re.fullmatch(r"(.*?)\((.*)\)", row.type)
+    if not m:
+        raise SystemExit(f"{row.where}: no function type: {row.type}")
+    params = [p.strip() for p in m[2].split(",")]
+    return m[1].strip(), [] if params in (["void"], [""]) else params
+
+
+def declare(row, name=None, named=True):
+    ret, params = split_type(row)
+    parts = []
+    for i, p in enumerate(params):
+        sep = "" if p.endswith("*") else " "
+        parts.append(f"{p}{sep}p{i}" if named else p)
+    sep = "" if ret.endswith("*") else " "
+    return f"{ret}{sep}{name or row.symbol}({', '.join(parts) or 'void'})"
+
+
+def gen_map(rows):
+    out = ["/* Made by src/api/gen.py; do not edit. The vendor's library has no symbol versions either. */", "{", "global:"]
+    out += [f"\t{r.symbol};" for r in rows]
+    return "\n".join(out + ["local:", "\t*;", "};", ""])
+
+
+def gen_protos(rows, abi):
+    out = [HEAD + "#pragma once\n", f'#include "api/{abi}"\n', "#pragma GCC visibility push(default)"]
+    out += [declare(r, named=False) + ";" for r in rows if r.type != "-"]
+    return "\n".join(out + ["#pragma GCC visibility pop", ""])
+
+
+def gen_cuda_stubs(rows):
+    out = [HEAD + '#include "frontend/cuda/fe.h"\n', '#include "api/cuda_protos.h"\n']
+    out.append('#pragma GCC diagnostic ignored "-Wunused-parameter"\n')
+    for r in rows:
+        if not r.is_twin and r.status == "modelled":
+            continue
+        out.append("AQ_EXPORT " + declare(r) + "\n{")
+        if r.status == "refused":
+            out.append(f'\treturn aq_fe_refuse("{r.plain}");')
+        elif not r.is_twin:
+            out.append(f'\treturn aq_fe_accept("{r.symbol}");')
+        else:
+            args = ", ".join(f"p{i}" for i in range(len(split_type(r)[1])))
+            out.append(f"\tint saved = aq_fe_ptds;\n\t{split_type(r)[0]} result;\n")
+            out.append(f"\taq_fe_ptds = 1;\n\tresult = {r.plain}({args});")
+            out.append("\taq_fe_ptds = saved;\n\treturn result;")
+        out.append("}\n")
+    return "\n".join(out)
+
+
+def gen_cuda_procs(rows):
+    order = {"none": 0, "ptsz": 1, "ptds": 2}
+    kind = {"none": "PLAIN", "ptsz": "PTSZ", "ptds": "PTDS"}
+    out = [HEAD + '#include "api/api.h"\n', '#include "api/cuda_protos.h"\n']
+    out.append("const struct aq_api_proc aq_api_procs[] = {")
+    for r in sorted(rows, key=lambda r: (r.base, order[r.stream], r.since)):
+        out.append(
+            f'\t{{ "{r.base}", {r.since}, AQ_API_{kind[r.stream]}, AQ_API_{r.status.upper()}, '
+            f'"{r.symbol}", (void (*)(void)){r.symbol} }},'
+        )
+    out.append("};\nconst size_t aq_api_procs_count = sizeof(aq_api_procs) / sizeof(aq_api_procs[0]);\n")
+    return "\n".join(out)
+
+
+def gen_nvml_stubs(rows):
+    out = [HEAD + '#include "frontend/nvml/nv.h"\n']
+    # Their arguments are not looked at: the caller clears what it pushed, whatever we declare.
+    out.append('#pragma GCC diagnostic ignored "-Wmissing-prototypes"')
+    out.append('#pragma GCC diagnostic ignored "-Wmissing-declarations"\n')
+    for r in rows:
+        if r.status == "refused":
+            out.append(f'AQ_EXPORT nvmlReturn_t {r.symbol}(void)\n{{\n\treturn aq_nv_refuse("{r.symbol}");\n}}\n')
+    return "\n".join(out)
+
+
+def gen_entries(rows, what):
+    out = [HEAD + '#include "api/api.h"\n', f"const struct aq_api_entry aq_api_{what}[] = {{"]
+    out += [f'\t{{ "{r.symbol}", AQ_API_{r.status.upper()} }},' for r in rows]
+    out.append(f"}};\nconst size_t aq_api_{what}_count = sizeof(aq_api_{what}) / sizeof(aq_api_{what}[0]);\n")
+    return "\n".join(out)
+
+
+GENERATORS = {
+    "cuda-map": gen_map,
+    "cuda-protos": lambda rows: gen_protos(rows, "cuda_abi.h"),
+    "cuda-stubs": gen_cuda_stubs,
+    "cuda-procs": gen_cuda_procs,
+    "cuda-entries": lambda rows: gen_entries(rows, "cuda"),
+    "nvml-map": gen_map,
+    "nvml-protos": lambda rows: gen_protos(rows, "nvml_abi.h"),
+    "nvml-stubs": gen_nvml_stubs,
+    "nvml-entries": lambda rows: gen_entries(rows, "nvml"),
+}
+
+
+def check(rows):
+    """Problems of the table in itself, as lines."""
+    bad = []
+    for a, b in zip(rows, rows[1:]):
+        if a.symbol.encode() >= b.symbol.encode():
+            bad.append(f"{b.where}: {b.symbol} is out of order or twice")
+    seen = {}
+    for r in rows:
+        if r.status not in STATUSES:
+            bad.append(f"{r.where}: status {r.status}")
+        if r.cls not in CLASSES:
+            bad.append(f"{r.where}: class {r.cls}")
+        if r.stream not in ("none", "ptsz", "ptds"):
+            bad.append(f"{r.where}: stream {r.stream}")
+        if r.is_twin and not r.symbol.endswith("_" + r.stream):
+            bad.append(f"{r.where}: {r.symbol} is no {r.stream} twin by its name")
+        if not r.is_twin and re.search(r"_pt[sd][sz]$", r.symbol):
+            bad.append(f"{r.where}: {r.symbol} is a twin by its name")
+        if not r.plain.startswith(r.base):
+            bad.append(f"{r.where}: base {r.base} is not that of {r.symbol}")
+        if r.since:
+            key = (r.base, r.is_twin, r.since)
+            if key in seen:
+                bad.append(f"{r.where}: cannot be told from {seen[key]} by version and flag")
+            seen[key] = r.symbol
+        if r.type != "-":
+            split_type(r)
+        elif r.status != "refused":
+            bad.append(f"{r.where}: {r.status} without a type")
+    return bad
+
+
+def exported(library):
+    text = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1].split("@")[0] for line in text.splitlines() if line.strip()}
+
+
+def check_names(rows, library):
+    ours, theirs = {r.symbol for r in rows}, exported(library)
+    bad = [f"{library} exports {n}, the table lacks it" for n in sorted(theirs - ours)]
+    return bad + [f"{library} does not export {n} of the table" for n in sorted(ours - theirs)]
+
+
+def check_sources(rows, files):
+    found, bad = {}, []
+    for path in files:
+        with open(path, encoding="utf-8") as f:
+            for name in re.findall(r"^AQ_EXPORT\s[\w\s*]*?\b((?:cu|nvml)\w+)\s*\(", f.read(), re.M):
+                if name in found:
+                    bad.append(f"{path}: {name} is defined in {found[name]} too")
+                found[name] = path
+    want = {r.symbol for r in rows if r.status == "modelled" and not r.is_twin}
+    bad += [f"{found[n]}: {n} is defined, but the table does not say modelled" for n in sorted(set(found) - want)]
+    return bad + [f"{n} is modelled by the table, but defined nowhere" for n in sorted(want - set(found))]
+
+
+def mark(status, names):
+    if status not in STATUSES:
+        raise SystemExit(f"status is one of {', '.join(STATUSES)}")
+    for table, prefix in (("cuda.tbl", "cu"), ("nvml.tbl", "nvml")):
+        wanted = {n for n in names if n.startswith(prefix)}
+        if not wanted:
+            continue
+        with open(os.path.join(HERE, table), "r+", encoding="utf-8") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            lines = f.read().split("\n")
+            for i, line in enumerate(lines):
+                fields = line.split("|")
+                if line.startswith("#") or fields[0] not in wanted:
+                    continue
+                at = 5 if prefix == "cu" else 1
+                if fields[at] == "twin":
+                    raise SystemExit(f"{fields[0]} is a twin: mark the plain name")
+                fields[at] = status
+                lines[i] = "|".join(fields)
+                wanted.discard(fields[0])
+            if wanted:
+                raise SystemExit(f"{table} lacks {', '.join(sorted(wanted))}")
+            f.seek(0)
+            f.write("\n".join(lines))
+            f.truncate()
+
+
+def main(argv):
+    if len(argv) >= 4 and argv[1] == "mark":
+        mark(argv[2], argv[3:])
+        return 0
+    if len(argv) >= 3 and argv[1].startswith("check"):
+        rows = read(argv[2])
+        bad = {
+            "check": lambda: check(rows),
+            "check-stub": lambda: check_names(rows, argv[3]),
+            "check-exports": lambda: check_names(rows, argv[3]),
+            "check-sources": lambda: check_sources(rows, argv[3:]),
+        }[argv[1]]()
+        for line in bad:
+            print(line, file=sys.stderr)
+        return 1 if bad else 0
+    if len(argv) == 4 and argv[1] in GENERATORS:
+        text = GENERATORS[argv[1]](read(argv[2]))
+        with open(argv[3], "w", encoding="utf-8") as f:
+            f.write(text)
+        return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
