@@ -7,13 +7,14 @@
   gen.py mark STATUS NAME...        set the status of plain names in cuda.tbl or nvml.tbl (which, by their prefix)
   gen.py check TABLE                the table in itself
   gen.py check-stub TABLE LIBRARY   against the names that a driver (stub) library exports
-  gen.py check-sources TABLE FILE.. each modelled name is defined once, no other is
+  gen.py check-sources TABLE DIR..  each modelled name is defined once, no other is
   gen.py check-exports TABLE LIB    our library exports these names and no other
 
 Runs at build time only; standard library only.
 """
 
 import fcntl
+import glob
 import os
 import re
 import subprocess
@@ -204,8 +205,9 @@ def check_names(rows, library):
     return bad + [f"{library} does not export {n} of the table" for n in sorted(ours - theirs)]
 
 
-def check_sources(rows, files):
+def check_sources(rows, where):
     found, bad = {}, []
+    files = [p for w in where for p in (sorted(glob.glob(os.path.join(w, "*.c"))) if os.path.isdir(w) else [w])]
     for path in files:
         with open(path, encoding="utf-8") as f:
             for name in re.findall(r"^AQ_EXPORT\s[\w\s*]*?\b((?:cu|nvml)\w+)\s*\(", f.read(), re.M):
