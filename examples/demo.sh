@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ./do demo: the example programs on a software card of their own, then two at once on one card.
+# Argument: the build folder.
+set -eu
+
+build=$(cd "$1" && pwd)
+aliquot=$build/src/cli/aliquot
+
+step() {
+	printf '\n%s\n' "$*"
+}
+
+# The programs do not know what kind of card they run on: they load libcuda.so.1, and this command gives them ours.
+if [ -z "${AQ_DEMO_INSIDE:-}" ]; then
+	echo "Aliquot's software card: a GPU for CUDA programs on a machine without one."
+	echo "Everything below runs on processor cores, in a separate process, aliquot-gpud."
+	AQ_DEMO_INSIDE=1 "$aliquot" soft --profile card-1g -- "$0" "$1" || {
+		echo "the demo failed with status $?" >&2
+		exit 1
+	}
+	step "Next: run a CUDA driver program of yours with"
+	echo "    $1/src/cli/aliquot soft -- PROGRAM"
+	if [ -e /dev/nvidiactl ]; then
+		echo "This machine has an NVIDIA card. The same examples run on it without Aliquot:"
+		echo "    $1/examples/saxpy"
+		echo "and tools/check-gpu.sh compares the two cards."
+	fi
+	exit 0
+fi
+
+step "1. The card"
+"$aliquot" gpus
+
+step "2. Four CUDA programs, each checked against the processor"
+for program in saxpy matmul reduce histogram; do
+	"$build/examples/$program"
+done
+
+step "3. Two programs at once on one card, and what the card says meanwhile"
+"$build/examples/matmul" 256 6 &
+first=$!
+"$build/examples/histogram" 2097152 8 &
+second=$!
+sleep 1
+"$aliquot" gpus
+wait "$first"
+wait "$second"
+
+step "4. The card afterwards: everything has been given back"
+"$aliquot" gpus

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include "base/macro.h"
+#include "cli/version.h"
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	aq_verb_fn run;
+	const char *summary;
+} verbs[] = {
+	{ "gpus", aq_cli_gpus, "list GPUs, what they are doing and who uses them" },
+	{ "soft", aq_cli_soft, "run a program on software cards" },
+};
+
+void aq_cli_error(const char *fmt, ...)
+{
+	char line[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	(void)fprintf(stderr, "aliquot: %s\n", line);
+}
+
+void aq_cli_bad_option(const char *verb, int argc, char **argv, int result)
+{
+	/* getopt names a short option in optopt; a long one is the word that it has just passed. */
+	const char *word = optind > 0 && optind <= argc ? argv[optind - 1] : "?";
+
+	if (result == ':' && word[0] == '-' && word[1] == '-')
+		aq_cli_error("%s: option %s needs a value", verb, word);
+	else if (optopt && !(word[0] == '-' && word[1] == '-'))
+		aq_cli_error("%s: unknown option -%c", verb, optopt);
+	else
+		aq_cli_error("%s: unknown option %s", verb, word);
+}
+
+static void print_help(FILE *to)
+{
+	(void)fprintf(to, "usage: aliquot [VERB [ARGUMENT...]]\n\n");
+	for (size_t i = 0; i < AQ_ARRAY_SIZE(verbs); i++)
+		(void)fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].summary);
+	(void)fprintf(to, "\n  --version  version, commit, compiler and features\n"
+			  "  --help     this text\n\n"
+			  "Without a verb: aliquot gpus.\n");
+}
+
+static void print_version(void)
+{
+#if defined(__clang__)
+	const char *compiler = "clang " __clang_version__;
+#else
+	const char *compiler = "gcc " __VERSION__;
+#endif
+
+	(void)printf("aliquot %s\ncommit %s\ncompiler %s\nfeatures %s\n", AQ_VERSION, AQ_COMMIT,
+		     compiler, AQ_FEATURES);
+}
+
+int main(int argc, char **argv)
+{
+	char name[] = "gpus";
+	char *bare[] = { name, NULL };
+
+	if (argc < 2)
+		return aq_cli_gpus(1, bare);
+	for (size_t i = 0; i < AQ_ARRAY_SIZE(verbs); i++) {
+		if (strcmp(argv[1], verbs[i].name) == 0)
+			return verbs[i].run(argc - 1, argv + 1);
+	}
+	if (strcmp(argv[1], "--version") == 0) {
+		print_version();
+		return AQ_EXIT_OK;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+		print_help(stdout);
+		return AQ_EXIT_OK;
+	}
+	aq_cli_error("%s \"%s\"; aliquot --help lists the verbs",
+		     argv[1][0] == '-' ? "unknown option" : "unknown verb", argv[1]);
+	return AQ_EXIT_USAGE;
+}
