@@ -156,6 +156,7 @@ struct aq_ptx_label {
 struct aq_ptx_func {
 	const char *name;
 	bool is_entry, is_visible, is_extern, is_weak, has_body, is_noreturn;
+	bool is_prototype; /* a .callprototype: named like its label, never a callee */
 	struct aq_ptx_var *
 		params; /* .param space, offsets assigned; for .func these may be registers: see param_regs */
 	uint32_t n_params;
