@@ -23,6 +23,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 STATUSES = ("modelled", "accepted", "refused")
 CLASSES = ("alloc free launch copy query view ctx module stream event graph ipc vmm pool other").split()
+DEFINITION = re.compile(
+    r"^(?:AQ_EXPORT\s+)?(?:CUresult|nvmlReturn_t|const char \*)\s*\b((?:cu|nvml)\w+)\s*\([^;{]*\)\s*\{", re.M
+)
 HEAD = "/* Made by src/api/gen.py; do not edit. */\n"
 
 
@@ -210,7 +213,7 @@ def check_sources(rows, where):
     files = [p for w in where for p in (sorted(glob.glob(os.path.join(w, "*.c"))) if os.path.isdir(w) else [w])]
     for path in files:
         with open(path, encoding="utf-8") as f:
-            for name in re.findall(r"^AQ_EXPORT\s[\w\s*]*?\b((?:cu|nvml)\w+)\s*\(", f.read(), re.M):
+            for name in DEFINITION.findall(f.read()):
                 if name in found:
                     bad.append(f"{path}: {name} is defined in {found[name]} too")
                 found[name] = path
