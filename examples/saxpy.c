@@ -11,9 +11,9 @@ int main(int argc, char **argv)
 	unsigned n = demo_argument(argc, argv, 1, 1U << 20);
 	unsigned times = demo_argument(argc, argv, 2, 1);
 	struct demo_grid grid = { (n + 255) / 256, 1, 256, 1 };
-	float *x = malloc(n * sizeof(*x));
-	float *y = malloc(n * sizeof(*y));
-	float *want = malloc(n * sizeof(*want));
+	float *x = calloc(n, sizeof(*x));
+	float *y = calloc(n, sizeof(*y));
+	float *want = calloc(n, sizeof(*want));
 	float a = 3;
 	CUdeviceptr device_x;
 	CUdeviceptr device_y;
