@@ -17,8 +17,8 @@ int aq_frontend_socket(unsigned place, char *buf, size_t size);
 
 /*
  * Connect to the first place where a server answers. The arena is as in aq_client_connect(); a client that maps nothing gives 0, 0.
- * Returns 0 with *ret owned by the caller. -ENOENT: nobody listens anywhere; any other error of a place ends the search, since a server that is there but cannot be
- * talked to is to be told, not hidden behind another one.
+ * Returns 0 with *ret owned by the caller. -ENOENT: nobody listens anywhere. Any other error of a place ends the search: a server that is there
+ * but cannot be talked to is to be told, not hidden behind another one.
  */
 int aq_frontend_connect(uint64_t arena_base, uint64_t arena_size, struct aq_client **ret,
 			struct aq_err *err);
