@@ -88,11 +88,10 @@ static void answer_stat(struct aq_conn *c, const struct aq_request *r)
 
 static void answer_procs(struct aq_conn *c, const struct aq_request *r)
 {
-	static struct aq_rep_card_procs rep;
+	struct aq_rep_card_procs rep = { .n = 0 };
 	const struct aq_req_card_procs *req = r->req;
 	unsigned total = req->card == 0 ? server.n_procs : 0;
 
-	memset(&rep, 0, sizeof(rep));
 	rep.total = total;
 	for (unsigned i = req->first; i < total && rep.n < AQ_WIRE_PROCS_MAX; i++) {
 		rep.proc[rep.n++] = (struct aq_wire_proc){
