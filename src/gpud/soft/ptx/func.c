@@ -281,7 +281,7 @@ static bool parse_func(struct aq_ptx_parser *p, struct aq_ptx_func *f)
 {
 	struct plist rets = { 0 }, params = { 0 };
 	struct aq_ptx_name *name;
-	uint32_t index;
+	uint32_t index = 0;
 
 	if (!f->is_entry && aq_ptx_is_punct(p, '(') && !parse_plist(p, &rets))
 		return false;

@@ -32,9 +32,11 @@ static void skip_line(struct aq_ptx_lexer *l)
 	l->at = nl ? nl : l->end;
 }
 
-/* False: a comment that does not end. */
+/* False: the comment does not end; the line is the one where it begins. */
 static bool skip_block_comment(struct aq_ptx_lexer *l)
 {
+	uint32_t first = l->line;
+
 	for (l->at += 2; l->at < l->end; l->at++) {
 		if (*l->at == '\n')
 			l->line++;
@@ -43,6 +45,8 @@ static bool skip_block_comment(struct aq_ptx_lexer *l)
 			return true;
 		}
 	}
+	l->at = l->end;
+	l->line = first;
 	return false;
 }
 
@@ -258,6 +262,7 @@ void aq_ptx_lex(struct aq_ptx_lexer *l, struct aq_ptx_token *ret)
 
 	*ret = (struct aq_ptx_token){ .kind = AQ_PTX_TOK_BAD, .line = l->line };
 	if (!skip_blanks(l)) {
+		ret->line = l->line;
 		ret->text = l->end;
 		ret->bad = "comment does not end";
 		return;

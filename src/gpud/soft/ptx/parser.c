@@ -55,7 +55,8 @@ bool aq_ptx_fail_expected(struct aq_ptx_parser *p, const char *what)
 
 	show_token(&p->tok, found, sizeof(found));
 	if (p->tok.kind == AQ_PTX_TOK_BAD)
-		return aq_ptx_fail(p, p->tok.line, "%s: %s", p->tok.bad, found);
+		return aq_ptx_fail(p, p->tok.line, "%s%s%s", p->tok.bad, p->tok.len ? ": " : "",
+				   p->tok.len ? found : "");
 	return aq_ptx_fail(p, p->tok.line, "%s expected, found %s", what, found);
 }
 
@@ -333,7 +334,7 @@ bool aq_ptx_lookup(struct aq_ptx_parser *p, struct aq_ptx_name *name, uint32_t l
 		   struct aq_ptx_binding **ret)
 {
 	struct aq_ptx_binding *range, *b = name->top;
-	uint32_t reg;
+	uint32_t reg = 0;
 
 	if (b && b->depth >= p->range_depth) {
 		*ret = b;
