@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "api/cuda_abi.h"
+#include "api/cuda_protos.h"
 #include "util/list.h"
 #include "wire/client.h"
 #include "wire/messages.h"
@@ -31,6 +31,7 @@ struct aq_fe_device {
 	struct aq_rep_card_info info;
 	struct aq_fe_ctx
 		*primary; /* made at the first need; lives as long as the process once made */
+	unsigned primary_flags;
 };
 
 /* The process: made by cuInit, and made anew when a forked child calls cuInit. */
@@ -80,7 +81,8 @@ struct aq_fe_ctx {
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	uint32_t peers; /* bit per ordinal: peer access enabled towards it */
-	uint32_t gate_event, gate_stream; /* cuCtxWaitEvent, cuCtxRecordEvent: wire objects, 0 none */
+	uint32_t gate_event,
+		gate_stream; /* cuCtxWaitEvent, cuCtxRecordEvent: wire objects, 0 none */
 };
 
 /* The process after cuInit; only valid behind a successful aq_fe_enter(). */
@@ -161,6 +163,8 @@ void aq_fe_memory_ctx_gone(struct aq_fe_ctx *ctx);
 /* pool.c: all work of this stream / context submitted so far has completed: stream-ordered frees may be reused elsewhere, pools trimmed. */
 void aq_fe_pool_stream_synced(struct aq_fe_stream *stream);
 void aq_fe_pool_ctx_synced(struct aq_fe_ctx *ctx);
+/* pool.c: the stream object is about to be freed (its work goes on); nothing may refer to it any longer. Not called for a dying context's streams. */
+void aq_fe_pool_stream_gone(struct aq_fe_stream *stream);
 
 /*
  * A forked child calls cuInit: each file puts its locks and tables back to their first state, without telling the server anything and without
