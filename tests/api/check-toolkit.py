@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare what src/api declares of the CUDA driver API with the toolkit's own header, where one is installed.
 
-Two programs are made of the same list of questions (the value of each constant, the size and alignment of each type, the place and size of each
-member), one including our headers, one including cuda.h; their answers must be the same. A third file includes cuda.h and declares every function
-of cuda.tbl again with the table's type: the compiler accepts that only when the types agree. The names of the table are those that the toolkit's stub library exports.
+Two programs are made of the same list of questions (the value of each constant, the size and alignment of each type, the
+place and size of each member), one including our headers, one including cuda.h; their answers must be the same. A third
+file includes cuda.h and declares every function of cuda.tbl again with the table's type: the compiler accepts that only
+when the types agree. The names of the table are those that the toolkit's stub library exports.
 
 Usage: check-toolkit.py SRC, where SRC is the source directory that holds api/. The toolkit is looked for in $CUDA_HOME, then
 /usr/local/cuda and /usr/local/cuda-13.0. Exits 77 when there is none.

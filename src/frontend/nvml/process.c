@@ -158,7 +158,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	aq_auto(aq_nv_leave) struct aq_nv_call call = aq_nv_enter_device(device);
 	aq_auto_free struct aq_wire_proc *procs = NULL;
 	nvmlReturn_t status = call.status;
-	unsigned n = 0, asked = 0;
+	unsigned n = 0;
 
 	if (status == NVML_SUCCESS && !count)
 		status = NVML_ERROR_INVALID_ARGUMENT;
@@ -167,9 +167,11 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	if (status != NVML_SUCCESS)
 		return status;
 	/* Without an array the call asks for its length, whatever *count says. */
-	status = aq_nv_list(utilization ? count : &asked, utilization, n);
-	if (!utilization)
-		*count = asked;
+	if (!utilization) {
+		*count = n;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	status = aq_nv_list(count, utilization, n);
 	if (status != NVML_SUCCESS)
 		return status;
 	for (unsigned i = 0; i < n; i++) {
