@@ -162,11 +162,19 @@ static int choose_socket(struct aq_card_server *s, const struct aq_card_options 
 			  strerror(errno));
 }
 
+bool aq_card_options_add_profile(struct aq_card_options *options, const char *profile)
+{
+	if (options->n_profiles == AQ_CARD_PROFILES)
+		return false;
+	options->profiles[options->n_profiles++] = profile;
+	return true;
+}
+
 /* In the child: become the server. */
 static void exec_server(const struct aq_parts *parts, const struct aq_card_options *options,
 			const char *socket, int ready_fd, pid_t parent)
 {
-	const char *argv[12] = { "aliquot-gpud", "--socket", socket };
+	const char *argv[8 + 2 * AQ_CARD_PROFILES] = { "aliquot-gpud", "--socket", socket };
 	size_t n = 3;
 	char fd_text[16];
 	sigset_t none;
@@ -182,9 +190,9 @@ static void exec_server(const struct aq_parts *parts, const struct aq_card_optio
 	(void)snprintf(fd_text, sizeof(fd_text), "%d", ready_fd);
 	argv[n++] = "--ready-fd";
 	argv[n++] = fd_text;
-	if (options->profile) {
+	for (size_t i = 0; i < options->n_profiles; i++) {
 		argv[n++] = "--profile";
-		argv[n++] = options->profile;
+		argv[n++] = options->profiles[i];
 	}
 	if (options->cards) {
 		argv[n++] = "--cards";

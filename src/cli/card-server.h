@@ -32,11 +32,17 @@ struct aq_card_server {
 	int status; /* of waitpid, once it has ended */
 };
 
+#define AQ_CARD_PROFILES 16
+
 struct aq_card_options {
-	const char *profile; /* NULL: the server's default */
-	const char *cards;   /* number, as text */
-	const char *socket;  /* NULL: in a folder of our own, mode 0700 */
+	const char *profiles[AQ_CARD_PROFILES]; /* one a card, the last one for the rest */
+	size_t n_profiles;			/* 0: the server's default */
+	const char *cards;			/* number, as text; NULL: one a profile */
+	const char *socket;			/* NULL: in a folder of our own, mode 0700 */
 };
+
+/* Add a --profile. False when there are too many. */
+bool aq_card_options_add_profile(struct aq_card_options *options, const char *profile);
 
 /*
  * Start the server and wait until it answers. It lives in a process group of its own, so that a terminal's signals do not reach it, and ends

@@ -121,8 +121,10 @@ int aq_cli_soft_serve(int argc, char **argv)
 	while ((opt = getopt_long(argc, argv, "+:", options, NULL)) >= 0) {
 		switch (opt) {
 		case OPT_PROFILE:
-			card.profile = optarg;
-			break;
+			if (aq_card_options_add_profile(&card, optarg))
+				break;
+			aq_cli_error("soft: serve: more than %d profiles", AQ_CARD_PROFILES);
+			return AQ_EXIT_USAGE;
 		case OPT_CARDS:
 			card.cards = optarg;
 			break;
