@@ -36,13 +36,14 @@ static uint64_t hash(uint64_t seed, const char *key, size_t len)
 	return mix(h, 0x8ebc6af09c88c6e3ULL);
 }
 
-static struct aq_strmap_slot *find(const struct aq_strmap *m, const char *key, size_t len,
-				   uint64_t h)
+/* The key's slot, or the free one where it belongs; there is always a free one. */
+static struct aq_strmap_slot *find(struct aq_strmap_slot *slots, size_t n_slots, const char *key,
+				   size_t len, uint64_t h)
 {
-	size_t mask = m->n_slots - 1;
+	size_t mask = n_slots - 1;
 
 	for (size_t i = h & mask;; i = (i + 1) & mask) {
-		struct aq_strmap_slot *s = &m->slots[i];
+		struct aq_strmap_slot *s = &slots[i];
 
 		if (!s->value)
 			return s;
@@ -55,27 +56,27 @@ void *aq_strmap_get(const struct aq_strmap *m, const char *key, size_t len)
 {
 	if (!m->n)
 		return NULL;
-	return find(m, key, len, hash(m->seed, key, len))->value;
+	return find(m->slots, m->n_slots, key, len, hash(m->seed, key, len))->value;
 }
 
 static int grow(struct aq_strmap *m)
 {
-	struct aq_strmap bigger = *m;
+	size_t n_slots = m->n_slots ? m->n_slots * 2 : 16;
+	struct aq_strmap_slot *slots = calloc(n_slots, sizeof(*slots));
 
-	bigger.n_slots = m->n_slots ? m->n_slots * 2 : 16;
-	if (!m->n_slots && getrandom(&bigger.seed, sizeof(bigger.seed), GRND_NONBLOCK) < 0)
-		bigger.seed = (uint64_t)(uintptr_t)m * 0x9e3779b97f4a7c15ULL; /* early boot */
-	bigger.slots = calloc(bigger.n_slots, sizeof(*bigger.slots));
-	if (!bigger.slots)
+	if (!slots)
 		return -ENOMEM;
+	if (!m->n_slots && getrandom(&m->seed, sizeof(m->seed), GRND_NONBLOCK) < 0)
+		m->seed = (uint64_t)(uintptr_t)slots * 0x9e3779b97f4a7c15ULL; /* early boot */
 	for (size_t i = 0; i < m->n_slots; i++) {
 		const struct aq_strmap_slot *s = &m->slots[i];
 
 		if (s->value)
-			*find(&bigger, s->key, s->len, s->hash) = *s;
+			*find(slots, n_slots, s->key, s->len, s->hash) = *s;
 	}
 	free(m->slots);
-	*m = bigger;
+	m->slots = slots;
+	m->n_slots = n_slots;
 	return 0;
 }
 
@@ -91,7 +92,7 @@ int aq_strmap_put(struct aq_strmap *m, const char *key, size_t len, void *value)
 			return r;
 	}
 	h = hash(m->seed, key, len);
-	s = find(m, key, len, h);
+	s = find(m->slots, m->n_slots, key, len, h);
 	if (!s->value)
 		m->n++;
 	*s = (struct aq_strmap_slot){ .key = key, .len = len, .hash = h, .value = value };

@@ -100,10 +100,14 @@ static bool parse_targets(struct aq_ptx_parser *p, uint32_t label, bool are_func
 	uint32_t n = 0;
 
 	do {
-		struct aq_ptx_pending *u = aq_ptx_push(p, &p->body.pending, sizeof(*u));
+		struct aq_ptx_pending *u;
 		struct aq_ptx_name *name;
 		uint32_t line = p->tok.line;
 
+		if (p->body.pending.n >= AQ_PTX_MAX_INSNS)
+			return aq_ptx_fail(p, line, "more than %u targets in a function",
+					   AQ_PTX_MAX_INSNS);
+		u = aq_ptx_push(p, &p->body.pending, sizeof(*u));
 		if (!u || !aq_ptx_expect_ident(p, "target", &name))
 			return false;
 		*u = (struct aq_ptx_pending){
@@ -214,7 +218,8 @@ static bool keep_insns(struct aq_ptx_parser *p, struct aq_ptx_func *f)
 		return aq_ptx_fail_memory(p);
 	f->insns = v->at;
 	f->n_insns = (uint32_t)v->n;
-	*v = (struct aq_ptx_vec){ 0 };
+	v->at = NULL;
+	aq_ptx_vec_free(p, v, sizeof(struct aq_ptx_insn));
 	return true;
 }
 

@@ -11,7 +11,7 @@ static bool is_float(const struct aq_ptx_value *v)
 	return v->kind == AQ_PTX_VALUE_F32 || v->kind == AQ_PTX_VALUE_F64;
 }
 
-static double as_double(const struct aq_ptx_value *v)
+double aq_ptx_value_double(const struct aq_ptx_value *v)
 {
 	double d;
 	float f;
@@ -47,7 +47,7 @@ static struct aq_ptx_value from_bool(bool b)
 
 static bool is_true(const struct aq_ptx_value *v)
 {
-	return is_float(v) ? as_double(v) != 0 : v->bits != 0;
+	return is_float(v) ? aq_ptx_value_double(v) != 0 : v->bits != 0;
 }
 
 static bool ternary(struct aq_ptx_parser *p, struct aq_ptx_value *ret);
@@ -338,7 +338,8 @@ static bool binary(struct aq_ptx_parser *p, unsigned min, struct aq_ptx_value *r
 		} else if (op == OP_ANDAND) {
 			*ret = from_bool(is_true(&left) && is_true(&right));
 		} else if (is_float(&left) || is_float(&right)) {
-			if (!apply_float(p, op, as_double(&left), as_double(&right), line, ret))
+			if (!apply_float(p, op, aq_ptx_value_double(&left),
+					 aq_ptx_value_double(&right), line, ret))
 				return false;
 		} else if (!apply_int(p, op, &left, &right, line, ret)) {
 			return false;

@@ -120,8 +120,8 @@ static bool parse_plist(struct aq_ptx_parser *p, struct plist *ret)
 	     place_params(p, ret);
 	if (ok)
 		rebind(p, &names, ret);
-	free(names.at);
-	free(regs.at);
+	aq_ptx_vec_free(p, &names, sizeof(struct aq_ptx_name *));
+	aq_ptx_vec_free(p, &regs, sizeof(int32_t));
 	return ok;
 }
 

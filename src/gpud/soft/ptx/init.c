@@ -47,36 +47,17 @@ static bool reserve(struct init *in, uint64_t at, uint32_t line)
 	return true;
 }
 
-static bool put_float(struct init *in, uint64_t at, const struct aq_ptx_value *v)
+static void put_float(struct init *in, uint64_t at, const struct aq_ptx_value *v)
 {
-	double d = 0;
-	float f;
-	uint32_t bits = (uint32_t)v->bits;
+	double d = aq_ptx_value_double(v);
+	float f = (float)d;
 
-	switch (v->kind) {
-	case AQ_PTX_VALUE_S64:
-		d = (double)(int64_t)v->bits;
-		break;
-	case AQ_PTX_VALUE_U64:
-		d = (double)v->bits;
-		break;
-	case AQ_PTX_VALUE_F32:
-		memcpy(&f, &bits, sizeof(f));
-		d = f;
-		break;
-	case AQ_PTX_VALUE_F64:
-		memcpy(&d, &v->bits, sizeof(d));
-		break;
-	}
-	if (in->var->type == AQ_PTX_F64) {
+	if (in->var->type == AQ_PTX_F64)
 		memcpy(in->bytes + at, &d, sizeof(d));
-	} else if (v->kind == AQ_PTX_VALUE_F32) {
-		memcpy(in->bytes + at, &bits, sizeof(bits)); /* a NaN keeps its bits */
-	} else {
-		f = (float)d;
+	else if (v->kind == AQ_PTX_VALUE_F32)
+		memcpy(in->bytes + at, &v->bits, sizeof(f)); /* a NaN keeps its bits */
+	else
 		memcpy(in->bytes + at, &f, sizeof(f));
-	}
-	return true;
 }
 
 static bool put_value(struct init *in, uint64_t at, const struct aq_ptx_value *v, uint32_t line)
@@ -86,8 +67,10 @@ static bool put_value(struct init *in, uint64_t at, const struct aq_ptx_value *v
 	bool is_bits = in->var->type >= AQ_PTX_B8 && in->var->type <= AQ_PTX_B128;
 	uint64_t high = v->kind == AQ_PTX_VALUE_S64 && (int64_t)v->bits < 0 ? UINT64_MAX : 0;
 
-	if (in->var->type == AQ_PTX_F32 || in->var->type == AQ_PTX_F64)
-		return put_float(in, at, v);
+	if (in->var->type == AQ_PTX_F32 || in->var->type == AQ_PTX_F64) {
+		put_float(in, at, v);
+		return true;
+	}
 	if (in->var->type >= AQ_PTX_F16)
 		return aq_ptx_fail(in->p, line, "initialiser of a .%s variable is not supported",
 				   aq_ptx_type_name(in->var->type));
@@ -192,7 +175,7 @@ static bool parse_scalar(struct init *in, uint64_t at)
 	struct aq_ptx_parser *p = in->p;
 	uint32_t line = p->tok.line;
 	unsigned size = aq_ptx_type_size(in->var->type);
-	struct aq_ptx_value v;
+	struct aq_ptx_value v = { 0 };
 	const char *name;
 	int64_t addend;
 	bool generic;

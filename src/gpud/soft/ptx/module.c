@@ -214,7 +214,8 @@ struct aq_ptx_module *aq_ptx_parse(const char *text, size_t len, struct aq_strbu
 			len--;
 		p->own = own;
 		p->log = log;
-		p->scratch.limit = own->arena.limit = AQ_PTX_MAX_MEMORY;
+		own->arena.limit = AQ_PTX_MAX_MEMORY;
+		p->scratch.limit = AQ_PTX_MAX_NOTES;
 		p->lex = (struct aq_ptx_lexer){ text, text + len, 1, true };
 		ok = len <= AQ_PTX_MAX_TEXT
 			     ? parse_module(p)

@@ -11,7 +11,8 @@
 #include "util/strmap.h"
 
 #define AQ_PTX_MAX_TEXT		     (64u << 20)
-#define AQ_PTX_MAX_MEMORY	     ((size_t)1 << 30) /* of a module, and of the parser's notes about it */
+#define AQ_PTX_MAX_MEMORY	     ((size_t)1 << 30) /* of the module; of the arrays it grows in */
+#define AQ_PTX_MAX_NOTES	     ((size_t)1 << 29)	 /* of names and what they mean */
 #define AQ_PTX_MAX_BYTES	     ((uint64_t)1 << 30) /* of a variable */
 #define AQ_PTX_MAX_REGS		     (1u << 20)
 #define AQ_PTX_MAX_INSNS	     (1u << 20)
@@ -103,6 +104,7 @@ struct aq_ptx_parser {
 	uint32_t depth;	      /* of the current scope; 0 is the module */
 	uint32_t range_depth; /* the innermost scope that ever declared a range in this function */
 	uint32_t expr_depth;
+	size_t vec_bytes; /* of all growing arrays */
 	bool has_version, has_target;
 };
 
@@ -148,6 +150,7 @@ struct aq_ptx_name *aq_ptx_intern(struct aq_ptx_parser *p, const char *text, siz
 bool aq_ptx_expect_ident(struct aq_ptx_parser *p, const char *what, struct aq_ptx_name **ret);
 /* One more zeroed element at the end; NULL when memory is out (logged). */
 void *aq_ptx_push(struct aq_ptx_parser *p, struct aq_ptx_vec *v, size_t size);
+void aq_ptx_vec_free(struct aq_ptx_parser *p, struct aq_ptx_vec *v, size_t size);
 /* A copy of elements [first, n) of v in the module's arena. */
 bool aq_ptx_keep(struct aq_ptx_parser *p, const struct aq_ptx_vec *v, size_t first, size_t size,
 		 void *ret_array, uint32_t *ret_n);
@@ -165,6 +168,7 @@ bool aq_ptx_new_reg(struct aq_ptx_parser *p, const char *name, enum aq_ptx_type 
 bool aq_ptx_special_is(const char *name, size_t len);
 
 /* expr.c: constant expressions */
+double aq_ptx_value_double(const struct aq_ptx_value *v);
 bool aq_ptx_expr(struct aq_ptx_parser *p, struct aq_ptx_value *ret);
 bool aq_ptx_expr_int(struct aq_ptx_parser *p, const char *what, uint64_t min, uint64_t max,
 		     uint64_t *ret);

@@ -159,12 +159,16 @@ void *aq_ptx_push(struct aq_ptx_parser *p, struct aq_ptx_vec *v, size_t size)
 
 	if (v->n == v->cap) {
 		size_t cap = v->cap ? v->cap * 2 : 16;
-		void *at = cap * size <= AQ_PTX_MAX_MEMORY ? realloc(v->at, cap * size) : NULL;
+		size_t more = (cap - v->cap) * size;
+		void *at = NULL;
 
+		if (more <= AQ_PTX_MAX_MEMORY - p->vec_bytes)
+			at = realloc(v->at, cap * size);
 		if (!at) {
 			aq_ptx_fail_memory(p);
 			return NULL;
 		}
+		p->vec_bytes += more;
 		v->at = at;
 		v->cap = cap;
 	}
@@ -172,6 +176,13 @@ void *aq_ptx_push(struct aq_ptx_parser *p, struct aq_ptx_vec *v, size_t size)
 	memset(ret, 0, size);
 	v->n++;
 	return ret;
+}
+
+void aq_ptx_vec_free(struct aq_ptx_parser *p, struct aq_ptx_vec *v, size_t size)
+{
+	p->vec_bytes -= v->cap * size;
+	free(v->at);
+	*v = (struct aq_ptx_vec){ 0 };
 }
 
 bool aq_ptx_keep(struct aq_ptx_parser *p, const struct aq_ptx_vec *v, size_t first, size_t size,
