@@ -39,8 +39,8 @@ typedef void (*aq_alu_fn)(struct aq_regs *r, const struct aq_insn *i, uint32_t m
 
 enum aq_insn_kind {
 	AQ_INSN_ALU = 0, /* fn.alu, falls through */
-	AQ_INSN_OP,	 /* fn.op: may fault, falls through */
-	AQ_INSN_CTL,	 /* fn.op: moves the group itself */
+	AQ_INSN_OP,	 /* fn.op: falls through unless it raised the warp's event flag */
+	AQ_INSN_BRA,	 /* to target; known to the runner itself */
 };
 
 struct aq_warp;

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Code objects: what a module becomes as a whole. */
+#include "base/macro.h"
+#include "gpud/soft/exec/lower.h"
+#include "util/strbuf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* A chain of calls longer than this counts as recursion: its stack is bounded by the launch. */
+#define MAX_STATIC_DEPTH 128
+
+static int add_callee(struct aq_func *f, int32_t func)
+{
+	int32_t *callees;
+
+	for (uint32_t k = 0; k < f->n_callees; k++)
+		if (f->callees[k] == func)
+			return 0;
+	callees = realloc(f->callees, ((size_t)f->n_callees + 1) * sizeof(*callees));
+	if (!callees)
+		return -ENOMEM;
+	f->callees = callees;
+	f->callees[f->n_callees++] = func;
+	return 0;
+}
+
+/* Operand `k` of an instruction of f, or something inside it. */
+static int scan_operand(struct aq_code *c, struct aq_func *f, const struct aq_ptx_insn *in,
+			const struct aq_ptx_operand *op, bool is_target, bool is_entry)
+{
+	int r = 0;
+
+	(void)in;
+	if (op->kind == AQ_PTX_OPERAND_FUNC) {
+		if (is_target)
+			r = add_callee(f, op->func);
+		else
+			c->funcs[op->func].address_taken = true;
+	}
+	if (op->var && op->var->space == AQ_PTX_SHARED && !is_entry) {
+		if (op->var->is_extern)
+			f->uses_dynamic_shared = true;
+		else
+			f->uses_common_shared = true;
+	}
+	for (uint32_t k = 0; k < op->n_sub && r == 0; k++)
+		r = scan_operand(c, f, in, &op->sub[k], false, is_entry);
+	return r;
+}
+
+static int scan_func(struct aq_code *c, uint32_t index)
+{
+	const struct aq_ptx_func *pf = &c->ptx->funcs[index];
+	struct aq_func *f = &c->funcs[index];
+	int r = 0;
+
+	for (uint32_t n = 0; n < pf->n_insns; n++) {
+		const struct aq_ptx_insn *in = &pf->insns[n];
+		bool call = strcmp(in->name, "call") == 0;
+		/* The target is the first operand that is no list. */
+		unsigned target =
+			call && in->n_operands > 0 && in->operands[0].kind == AQ_PTX_OPERAND_LIST;
+
+		for (unsigned k = 0; k < in->n_operands && r == 0; k++)
+			r = scan_operand(c, f, in, &in->operands[k], call && k == target,
+					 pf->is_entry);
+		if (r < 0)
+			return r;
+		if (call && target < in->n_operands &&
+		    in->operands[target].kind != AQ_PTX_OPERAND_FUNC)
+			f->calls_indirect = true;
+	}
+	return 0;
+}
+
+static const struct aq_ptx_func *find_func(const struct aq_ptx_module *m, const char *name,
+					   uint32_t *ret_index)
+{
+	for (uint32_t k = 0; k < m->n_funcs; k++)
+		if (strcmp(m->funcs[k].name, name) == 0) {
+			*ret_index = k;
+			return &m->funcs[k];
+		}
+	return NULL;
+}
+
+/* Functions whose addresses stand in initialisers can be called from anywhere. */
+static int scan_initialisers(struct aq_code *c)
+{
+	for (uint32_t k = 0; k < c->n_symbols; k++)
+		for (uint32_t n = 0; n < c->symbol_vars[k]->n_relocs; n++) {
+			uint32_t index;
+
+			if (find_func(c->ptx, c->symbol_vars[k]->relocs[n].name, &index))
+				c->funcs[index].address_taken = true;
+		}
+	return 0;
+}
+
+static bool is_symbol(const struct aq_ptx_var *v)
+{
+	return v->space == AQ_PTX_GLOBAL || v->space == AQ_PTX_CONST;
+}
+
+static bool check_var(const struct aq_ptx_var *v, bool in_func, struct aq_strbuf *log)
+{
+	if (v->type == AQ_PTX_TEXREF || v->type == AQ_PTX_SURFREF || v->type == AQ_PTX_SAMPLERREF)
+		aq_strbuf_printf(log,
+				 "line %u: texture and surface references are not supported (%s)\n",
+				 v->line, v->name);
+	else if (!in_func && (v->space == AQ_PTX_LOCAL || v->space == AQ_PTX_PARAM))
+		aq_strbuf_printf(
+			log,
+			"line %u: variable %s of this state space cannot be outside a function\n",
+			v->line, v->name);
+	else if (v->is_extern && v->space != AQ_PTX_SHARED)
+		aq_strbuf_printf(log, "line %u: unresolved extern variable '%s'\n", v->line,
+				 v->name);
+	else
+		return true;
+	return false;
+}
+
+static void add_symbol(struct aq_code *c, struct aq_ptx_var *v)
+{
+	v->offset = c->n_symbols;
+	c->symbol_vars[c->n_symbols] = v;
+	c->symbols[c->n_symbols++] = (struct aq_code_symbol){
+		.name = v->name,
+		.size = v->size,
+		.align = v->align ? v->align : 1,
+		.is_const = v->space == AQ_PTX_CONST,
+		.is_visible = v->is_visible || v->is_weak || v->is_common,
+		.is_managed = v->is_managed,
+		.init = v->init,
+	};
+}
+
+static int collect_symbols(struct aq_code *c, struct aq_strbuf *log)
+{
+	struct aq_ptx_module *m = c->ptx;
+	uint64_t n = m->n_vars;
+	bool ok = true;
+
+	for (uint32_t f = 0; f < m->n_funcs; f++)
+		n += m->funcs[f].n_vars;
+	c->symbols = calloc(n + 1, sizeof(*c->symbols));
+	c->symbol_vars = calloc(n + 1, sizeof(struct aq_ptx_var *));
+	if (!c->symbols || !c->symbol_vars)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < m->n_vars; k++) {
+		ok &= check_var(m->vars[k], false, log);
+		if (is_symbol(m->vars[k]))
+			add_symbol(c, m->vars[k]);
+	}
+	for (uint32_t f = 0; f < m->n_funcs; f++)
+		for (uint32_t k = 0; k < m->funcs[f].n_vars; k++) {
+			ok &= check_var(m->funcs[f].vars[k], true, log);
+			if (is_symbol(m->funcs[f].vars[k]))
+				add_symbol(c, m->funcs[f].vars[k]);
+		}
+	return ok ? 0 : -EINVAL;
+}
+
+#define NO_PLACE UINT64_MAX
+
+static void place_shared(struct aq_ptx_var *v, uint64_t *at)
+{
+	if (v->space != AQ_PTX_SHARED || v->is_extern || v->offset != NO_PLACE)
+		return;
+	*at = aq_align_up(*at, v->align ? v->align : 1);
+	v->offset = *at;
+	*at += v->size;
+}
+
+static void place_operand(const struct aq_ptx_operand *op, uint64_t *at)
+{
+	/* The module is ours; only the operand's view of its variable is const. */
+	if (op->var)
+		place_shared((struct aq_ptx_var *)op->var, at);
+	for (uint32_t k = 0; k < op->n_sub; k++)
+		place_operand(&op->sub[k], at);
+}
+
+static void place_func_vars(const struct aq_ptx_func *f, uint64_t *at)
+{
+	for (uint32_t n = 0; n < f->n_insns; n++)
+		for (uint8_t k = 0; k < f->insns[n].n_operands; k++)
+			place_operand(&f->insns[n].operands[k], at);
+}
+
+/* Forget where a kernel's own shared variables were; those of all kernels keep their places below `common`. */
+static void forget_kernel_places(struct aq_code *c, uint64_t common)
+{
+	for (uint32_t k = 0; k < c->ptx->n_vars; k++) {
+		struct aq_ptx_var *v = c->ptx->vars[k];
+
+		if (v->space == AQ_PTX_SHARED && v->offset >= common)
+			v->offset = NO_PLACE;
+	}
+}
+
+static void forget_all_places(struct aq_code *c)
+{
+	forget_kernel_places(c, 0);
+	for (uint32_t f = 0; f < c->ptx->n_funcs; f++)
+		for (uint32_t k = 0; k < c->ptx->funcs[f].n_vars; k++)
+			if (c->ptx->funcs[f].vars[k]->space == AQ_PTX_SHARED)
+				c->ptx->funcs[f].vars[k]->offset = NO_PLACE;
+}
+
+/* Shared variables that functions use have one place in all kernels: at the front. */
+static void place_common_shared(struct aq_code *c)
+{
+	uint64_t at = 0;
+
+	forget_all_places(c);
+	for (uint32_t f = 0; f < c->ptx->n_funcs; f++)
+		if (!c->ptx->funcs[f].is_entry)
+			place_func_vars(&c->ptx->funcs[f], &at);
+	c->common_shared = at > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)at;
+}
+
+/* What a kernel reaches. */
+struct reach {
+	struct aq_code *c;
+	uint8_t *seen;
+	uint32_t *todo;
+	uint32_t n_todo;
+	bool indirect, common;
+};
+
+static void reach_add(struct reach *r, uint32_t func)
+{
+	if (!r->seen[func]) {
+		r->seen[func] = 1;
+		r->todo[r->n_todo++] = func;
+	}
+}
+
+static void reach_run(struct reach *r, uint32_t start)
+{
+	reach_add(r, start);
+	while (r->n_todo > 0) {
+		const struct aq_func *f = &r->c->funcs[r->todo[--r->n_todo]];
+
+		for (uint32_t k = 0; k < f->n_callees; k++)
+			reach_add(r, (uint32_t)f->callees[k]);
+		r->common |= f->uses_common_shared;
+		if (!f->calls_indirect || r->indirect)
+			continue;
+		r->indirect = true;
+		for (uint32_t k = 0; k < r->c->ptx->n_funcs; k++)
+			if (r->c->funcs[k].address_taken)
+				reach_add(r, k);
+	}
+}
+
+/* Bytes of stack of the deepest chain of calls from `func`; sets *ret_unbounded for recursion. */
+struct depth {
+	uint64_t bytes;
+	uint8_t state; /* 0 new, 1 open, 2 done */
+};
+
+static uint64_t static_stack(struct aq_code *c, struct depth *d, uint32_t func, unsigned level,
+			     bool *ret_unbounded)
+{
+	const struct aq_func *f = &c->funcs[func];
+	uint64_t deepest = 0;
+
+	if (d[func].state == 2)
+		return d[func].bytes;
+	if (d[func].state == 1 || level > MAX_STATIC_DEPTH) {
+		*ret_unbounded = true;
+		return f->local_bytes + AQ_FRAME_CHARGE;
+	}
+	d[func].state = 1;
+	for (uint32_t k = 0; k < f->n_callees; k++)
+		deepest = AQ_MAX(deepest, static_stack(c, d, (uint32_t)f->callees[k], level + 1,
+						       ret_unbounded));
+	d[func].state = 2;
+	d[func].bytes = f->local_bytes + AQ_FRAME_CHARGE + deepest;
+	return d[func].bytes;
+}
+
+static uint32_t registers_of(const struct aq_code *c, const struct aq_ptx_func *pf, uint32_t live,
+			     uint32_t max_threads)
+{
+	/* What a compiler would keep to, so that the kernel can be launched with the block it was made for. */
+	uint32_t most = AQ_MIN(255u, 65536 / max_threads & ~7u), n = live + 6;
+
+	(void)c;
+	if (pf->maxnreg)
+		most = AQ_MIN(most, AQ_MAX(pf->maxnreg, 16u));
+	return AQ_MIN(AQ_MAX(n, 16u), most);
+}
+
+static int kernel_params(struct aq_code_kernel *info, const struct aq_ptx_func *pf)
+{
+	struct aq_wire_param *p = calloc((size_t)pf->n_params + 1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < pf->n_params; k++)
+		p[k] = (struct aq_wire_param){
+			.offset = (uint32_t)pf->params[k].offset,
+			.size = (uint32_t)pf->params[k].size,
+		};
+	info->params = p;
+	info->n_params = pf->n_params;
+	info->param_bytes = pf->param_bytes;
+	return 0;
+}
+
+static uint32_t product(const uint32_t *d)
+{
+	uint64_t n = 1;
+
+	for (int a = 0; a < 3; a++)
+		n *= d[a] ? AQ_MIN(d[a], 1025u) : 1;
+	return d[0] || d[1] || d[2] ? (uint32_t)AQ_MIN(n, 1024u) : 1024;
+}
+
+static int finish_kernel(struct aq_code *c, struct aq_kernel *k, struct depth *depths)
+{
+	const struct aq_ptx_func *pf = &c->ptx->funcs[k->func];
+	struct aq_func *f = &c->funcs[k->func];
+	struct reach r = { .c = c };
+	uint64_t stack;
+	uint32_t live = f->n_regs;
+	const uint32_t *threads = pf->reqntid[0] ? pf->reqntid : pf->maxntid;
+
+	r.seen = calloc(c->ptx->n_funcs, 1);
+	r.todo = calloc(c->ptx->n_funcs, sizeof(*r.todo));
+	if (!r.seen || !r.todo || kernel_params(&k->info, pf) < 0) {
+		free(r.seen);
+		free(r.todo);
+		return -ENOMEM;
+	}
+	reach_run(&r, k->func);
+	stack = static_stack(c, depths, k->func, 0, &k->unbounded_stack);
+	for (uint32_t n = 0; n < c->ptx->n_funcs; n++)
+		if (r.seen[n])
+			live = AQ_MAX(live, c->funcs[n].n_regs);
+	free(r.seen);
+	free(r.todo);
+	k->unbounded_stack |= r.indirect;
+	k->stack_bytes = (uint32_t)AQ_MIN(stack, (uint64_t)AQ_MAX_LOCAL_BYTES);
+	k->info.name = pf->name;
+	k->info.max_threads = product(threads);
+	memcpy(k->info.reqntid, pf->reqntid, sizeof(k->info.reqntid));
+	k->info.registers = registers_of(c, pf, live, k->info.max_threads);
+	k->info.local_bytes = f->local_bytes;
+	for (uint32_t n = 0; n < c->n_symbols; n++)
+		if (c->symbols[n].is_const)
+			k->info.const_bytes += (uint32_t)c->symbols[n].size;
+	k->info.ptx_version = c->ptx->target;
+	k->info.target = c->ptx->target;
+	return 0;
+}
+
+/* Shared memory of a kernel: what is common if it reaches any of it, its own variables, then the dynamic part. */
+static int place_kernel_shared(struct aq_code *c, struct aq_kernel *k, struct aq_strbuf *log)
+{
+	const struct aq_ptx_func *pf = &c->ptx->funcs[k->func];
+	struct reach r = { .c = c, .seen = calloc(c->ptx->n_funcs, 1) };
+	uint64_t at, common;
+	uint32_t align = 16;
+
+	r.todo = calloc(c->ptx->n_funcs, sizeof(*r.todo));
+	if (!r.seen || !r.todo) {
+		free(r.seen);
+		free(r.todo);
+		return -ENOMEM;
+	}
+	reach_run(&r, k->func);
+	free(r.seen);
+	free(r.todo);
+	forget_kernel_places(c, c->common_shared);
+	/* A common variable that the kernel names itself is at its common place too. */
+	common = r.common ? c->common_shared : 0;
+	for (uint32_t n = 0; n < pf->n_insns && common == 0; n++)
+		for (uint8_t o = 0; o < pf->insns[n].n_operands; o++) {
+			const struct aq_ptx_var *v = pf->insns[n].operands[o].var;
+
+			if (v && v->space == AQ_PTX_SHARED && !v->is_extern &&
+			    v->offset < c->common_shared)
+				common = c->common_shared;
+		}
+	at = common;
+	place_func_vars(pf, &at);
+	if (at > AQ_MAX_SHARED_BYTES) {
+		aq_strbuf_printf(
+			log,
+			"line %u: kernel '%s' needs %llu bytes of shared memory, more than %u\n",
+			pf->line, pf->name, (unsigned long long)at, AQ_MAX_SHARED_BYTES);
+		return -EINVAL;
+	}
+	k->info.shared_bytes = (uint32_t)at;
+	for (uint32_t n = 0; n < c->ptx->n_vars; n++)
+		if (c->ptx->vars[n]->space == AQ_PTX_SHARED && c->ptx->vars[n]->is_extern)
+			align = AQ_MAX(align, c->ptx->vars[n]->align);
+	k->dynamic_shared = (uint32_t)aq_align_up(at, AQ_MIN(align, 1024u));
+	for (uint32_t n = 0; n < c->ptx->n_vars; n++)
+		if (c->ptx->vars[n]->space == AQ_PTX_SHARED && c->ptx->vars[n]->is_extern)
+			c->ptx->vars[n]->offset = k->dynamic_shared;
+	return 0;
+}
+
+static int lower_all(struct aq_code *c, struct aq_strbuf *log)
+{
+	uint32_t n_errors = 0;
+	int bad = 0;
+
+	for (uint32_t n = 0; n < c->ptx->n_funcs; n++) {
+		int r = 0;
+
+		if (!c->ptx->funcs[n].has_body)
+			continue;
+		if (c->ptx->funcs[n].is_entry) {
+			c->kernels[c->n_kernels].func = n;
+			r = place_kernel_shared(c, &c->kernels[c->n_kernels++], log);
+		}
+		if (r == 0)
+			r = aq_lower_func(c, n, log, &n_errors);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			bad = r;
+	}
+	if (n_errors > AQ_MAX_ERRORS)
+		aq_strbuf_printf(log, "%u more errors\n", n_errors - AQ_MAX_ERRORS);
+	return bad;
+}
+
+static int finish_kernels(struct aq_code *c)
+{
+	struct depth *depths = calloc((size_t)c->ptx->n_funcs + 1, sizeof(*depths));
+	int r = depths ? 0 : -ENOMEM;
+
+	for (uint32_t k = 0; k < c->n_kernels && r == 0; k++) {
+		/* From each kernel anew: whether a chain is unbounded depends on where it starts. */
+		memset(depths, 0, ((size_t)c->ptx->n_funcs + 1) * sizeof(*depths));
+		r = finish_kernel(c, &c->kernels[k], depths);
+	}
+	free(depths);
+	return r;
+}
+
+static int build(struct aq_code *c, unsigned sm, struct aq_strbuf *log)
+{
+	const struct aq_ptx_module *m = c->ptx;
+	int r;
+
+	if (m->target > sm) {
+		aq_strbuf_printf(log, "the module is for sm_%u; this card is sm_%u\n", m->target,
+				 sm);
+		return -EINVAL;
+	}
+	c->funcs = calloc((size_t)m->n_funcs + 1, sizeof(*c->funcs));
+	c->kernels = calloc((size_t)m->n_funcs + 1, sizeof(*c->kernels));
+	if (!c->funcs || !c->kernels)
+		return -ENOMEM;
+	r = collect_symbols(c, log);
+	for (uint32_t n = 0; n < m->n_funcs && r == 0; n++)
+		r = scan_func(c, n);
+	if (r == 0)
+		r = scan_initialisers(c);
+	if (r < 0)
+		return r;
+	place_common_shared(c);
+	r = lower_all(c, log);
+	return r == 0 ? finish_kernels(c) : r;
+}
+
+struct aq_code *aq_code_build(struct aq_ptx_module *m, unsigned sm, struct aq_strbuf *log)
+{
+	struct aq_code *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c) {
+		aq_ptx_free(m);
+		return NULL;
+	}
+	c->ptx = m;
+	r = build(c, sm, log);
+	if (r == 0)
+		return c;
+	if (r == -ENOMEM)
+		aq_strbuf_printf(log, "out of memory\n");
+	aq_code_free(c);
+	return NULL;
+}
+
+static void func_done(struct aq_func *f)
+{
+	for (uint32_t k = 0; k < f->n_calls; k++) {
+		free(f->calls[k].args);
+		free(f->calls[k].rets);
+	}
+	for (uint32_t k = 0; k < f->n_switches; k++)
+		free(f->switches[k].targets);
+	free(f->calls);
+	free(f->switches);
+	free(f->code);
+	free(f->pool);
+	free(f->patches);
+	free(f->params);
+	free(f->rets);
+	free(f->callees);
+}
+
+void aq_code_free(struct aq_code *c)
+{
+	if (!c)
+		return;
+	for (uint32_t n = 0; c->funcs && n < c->ptx->n_funcs; n++)
+		func_done(&c->funcs[n]);
+	for (uint32_t n = 0; n < c->n_kernels; n++)
+		free((void *)c->kernels[n].info.params);
+	free(c->funcs);
+	free(c->kernels);
+	free(c->symbols);
+	free(c->symbol_vars);
+	aq_ptx_free(c->ptx);
+	free(c);
+}
+
+uint32_t aq_code_n_kernels(const struct aq_code *c)
+{
+	return c->n_kernels;
+}
+
+const struct aq_code_kernel *aq_code_kernel(const struct aq_code *c, uint32_t index)
+{
+	return index < c->n_kernels ? &c->kernels[index].info : NULL;
+}
+
+struct aq_code_symbol *aq_code_symbols(struct aq_code *c, uint32_t *ret_n)
+{
+	*ret_n = c->n_symbols;
+	return c->symbols;
+}
+
+static int symbol_index(const struct aq_code *c, const char *name)
+{
+	for (uint32_t k = 0; k < c->n_symbols; k++)
+		if (strcmp(c->symbols[k].name, name) == 0)
+			return (int)k;
+	return -1;
+}
+
+/* Addresses in the initialiser of a variable. */
+static int relocate_var(struct aq_code *c, struct aq_ptx_var *v, struct aq_strbuf *log)
+{
+	for (uint32_t n = 0; n < v->n_relocs; n++) {
+		const struct aq_ptx_reloc *r = &v->relocs[n];
+		int k = symbol_index(c, r->name);
+		uint32_t func;
+		uint64_t value;
+
+		if (k >= 0) {
+			value = c->symbols[k].va;
+		} else if (find_func(c->ptx, r->name, &func)) {
+			value = AQ_WINDOW_BASE(AQ_WINDOW_FUNC) | func;
+		} else {
+			aq_strbuf_printf(log, "line %u: initialiser of %s: %s has no address\n",
+					 v->line, v->name, r->name);
+			return -ENOENT;
+		}
+		value += (uint64_t)r->addend;
+		if (!v->init || (r->size != 4 && r->size != 8) || r->offset > v->size ||
+		    v->size - r->offset < r->size)
+			return -EINVAL;
+		memcpy(v->init + r->offset, &value, r->size);
+	}
+	return 0;
+}
+
+int aq_code_relocate(struct aq_code *c, struct aq_strbuf *log)
+{
+	for (uint32_t n = 0; n < c->n_symbols; n++) {
+		int r = relocate_var(c, c->symbol_vars[n], log);
+
+		if (r < 0)
+			return r;
+	}
+	for (uint32_t n = 0; n < c->ptx->n_funcs; n++) {
+		struct aq_func *f = &c->funcs[n];
+
+		for (uint32_t k = 0; k < f->n_patches; k++) {
+			const struct aq_patch *p = &f->patches[k];
+			uint64_t value = c->symbols[p->symbol].va + (uint64_t)p->addend;
+
+			for (int l = 0; l < AQ_LANES; l++)
+				memcpy(f->pool + p->offset + (p->wide ? 8 : 4) * l, &value,
+				       p->wide ? 8 : 4);
+		}
+	}
+	return 0;
+}
