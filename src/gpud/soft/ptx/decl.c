@@ -225,8 +225,8 @@ static bool add_var(struct aq_ptx_parser *p, struct aq_ptx_name *name, const str
 
 static bool parse_var(struct aq_ptx_parser *p, const struct aq_ptx_spec *spec)
 {
-	uint64_t dims[AQ_PTX_MAX_DIMS + 1];
-	unsigned n_dims;
+	uint64_t dims[AQ_PTX_MAX_DIMS + 1] = { 0 };
+	unsigned n_dims = 0;
 	struct aq_ptx_name *name;
 	struct aq_ptx_var var;
 

@@ -59,7 +59,7 @@ static bool unary(struct aq_ptx_parser *p, struct aq_ptx_value *ret)
 {
 	uint32_t line = p->tok.line;
 	bool ok = true;
-	char op = p->tok.kind == AQ_PTX_TOK_PUNCT ? p->tok.punct : 0;
+	int op = p->tok.kind == AQ_PTX_TOK_PUNCT ? p->tok.punct : 0;
 
 	if (op == '(') {
 		aq_ptx_next(p);
@@ -326,7 +326,7 @@ static bool binary(struct aq_ptx_parser *p, unsigned min, struct aq_ptx_value *r
 	for (;;) {
 		enum op op = current_op(p);
 		uint32_t line = p->tok.line;
-		struct aq_ptx_value left = *ret, right;
+		struct aq_ptx_value left = *ret, right = { 0 };
 
 		if (op == OP_NONE || precedence[op] < min)
 			return true;
@@ -349,7 +349,7 @@ static bool binary(struct aq_ptx_parser *p, unsigned min, struct aq_ptx_value *r
 
 static bool ternary(struct aq_ptx_parser *p, struct aq_ptx_value *ret)
 {
-	struct aq_ptx_value cond, yes, no;
+	struct aq_ptx_value cond = { 0 }, yes = { 0 }, no = { 0 };
 	bool ok;
 
 	if (!binary(p, 1, &cond))
@@ -377,7 +377,7 @@ bool aq_ptx_expr(struct aq_ptx_parser *p, struct aq_ptx_value *ret)
 bool aq_ptx_expr_int(struct aq_ptx_parser *p, const char *what, uint64_t min, uint64_t max,
 		     uint64_t *ret)
 {
-	struct aq_ptx_value v;
+	struct aq_ptx_value v = { 0 };
 	uint32_t line = p->tok.line;
 
 	if (!ternary(p, &v))
@@ -398,7 +398,7 @@ bool aq_ptx_expr_addend(struct aq_ptx_parser *p, int64_t *ret)
 	while (aq_ptx_is_punct(p, '+') || aq_ptx_is_punct(p, '-')) {
 		bool minus = aq_ptx_is_punct(p, '-');
 		uint32_t line = p->tok.line;
-		struct aq_ptx_value v;
+		struct aq_ptx_value v = { 0 };
 
 		aq_ptx_next(p);
 		if (!binary(p, precedence[OP_MUL], &v))

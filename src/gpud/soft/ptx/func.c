@@ -42,8 +42,8 @@ static bool parse_param(struct aq_ptx_parser *p, struct aq_ptx_var *var,
 			struct aq_ptx_name **ret_name)
 {
 	struct aq_ptx_spec spec = { .line = p->tok.line };
-	uint64_t dims[AQ_PTX_MAX_DIMS + 1];
-	unsigned n_dims;
+	uint64_t dims[AQ_PTX_MAX_DIMS + 1] = { 0 };
+	unsigned n_dims = 0;
 
 	if (!aq_ptx_space_parse(p, &spec.space) ||
 	    (spec.space != AQ_PTX_PARAM && spec.space != AQ_PTX_REG))
@@ -86,7 +86,7 @@ static void rebind(struct aq_ptx_parser *p, const struct aq_ptx_vec *names, stru
 {
 	struct aq_ptx_name **name = names->at;
 
-	for (uint32_t i = 0; i < l->n; i++) {
+	for (uint32_t i = 0; i < names->n; i++) {
 		struct aq_ptx_binding *b = name[i]->top;
 
 		if (b && b->kind == AQ_PTX_BIND_VAR && b->depth == p->depth)

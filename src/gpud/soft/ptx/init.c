@@ -22,45 +22,47 @@ struct init {
 	unsigned mask_done;
 };
 
-/* Room for the scalar at `at`. */
-static bool reserve(struct init *in, uint64_t at, uint32_t line)
+/* Where the scalar at `at` goes; NULL when there is no room for it (logged). */
+static uint8_t *reserve(struct init *in, uint64_t at, uint32_t line)
 {
 	uint64_t end = at + in->stride[in->n_levels];
 	uint64_t cap;
 	uint8_t *more;
 
-	if (end <= in->cap)
-		return true;
-	if (in->var->size)
-		return aq_ptx_fail(in->p, line, "more initialisers than '%.80s' has elements",
-				   in->var->name);
-	cap = AQ_MAX(in->cap * 2, (uint64_t)64);
-	if (cap > AQ_PTX_MAX_BYTES)
-		return aq_ptx_fail_memory(in->p);
-	more = aq_arena_alloc(&in->p->own->arena, AQ_MAX(cap, end));
-	if (!more)
-		return aq_ptx_fail_memory(in->p);
-	if (in->cap)
+	if (in->bytes && end <= in->cap)
+		return in->bytes + at;
+	if (in->var->size) {
+		aq_ptx_fail(in->p, line, "more initialisers than '%.80s' has elements",
+			    in->var->name);
+		return NULL;
+	}
+	cap = AQ_MAX(AQ_MAX(in->cap * 2, (uint64_t)64), end);
+	more = cap <= AQ_PTX_MAX_BYTES ? aq_arena_alloc(&in->p->own->arena, cap) : NULL;
+	if (!more) {
+		aq_ptx_fail_memory(in->p);
+		return NULL;
+	}
+	if (in->bytes)
 		memcpy(more, in->bytes, in->cap);
 	in->bytes = more;
-	in->cap = AQ_MAX(cap, end);
-	return true;
+	in->cap = cap;
+	return more + at;
 }
 
-static void put_float(struct init *in, uint64_t at, const struct aq_ptx_value *v)
+static void put_float(enum aq_ptx_type type, const struct aq_ptx_value *v, uint8_t *to)
 {
 	double d = aq_ptx_value_double(v);
 	float f = (float)d;
 
-	if (in->var->type == AQ_PTX_F64)
-		memcpy(in->bytes + at, &d, sizeof(d));
+	if (type == AQ_PTX_F64)
+		memcpy(to, &d, sizeof(d));
 	else if (v->kind == AQ_PTX_VALUE_F32)
-		memcpy(in->bytes + at, &v->bits, sizeof(f)); /* a NaN keeps its bits */
+		memcpy(to, &v->bits, sizeof(f)); /* a NaN keeps its bits */
 	else
-		memcpy(in->bytes + at, &f, sizeof(f));
+		memcpy(to, &f, sizeof(f));
 }
 
-static bool put_value(struct init *in, uint64_t at, const struct aq_ptx_value *v, uint32_t line)
+static bool put_value(struct init *in, const struct aq_ptx_value *v, uint32_t line, uint8_t *to)
 {
 	unsigned size = aq_ptx_type_size(in->var->type);
 	bool is_int = v->kind == AQ_PTX_VALUE_S64 || v->kind == AQ_PTX_VALUE_U64;
@@ -68,7 +70,7 @@ static bool put_value(struct init *in, uint64_t at, const struct aq_ptx_value *v
 	uint64_t high = v->kind == AQ_PTX_VALUE_S64 && (int64_t)v->bits < 0 ? UINT64_MAX : 0;
 
 	if (in->var->type == AQ_PTX_F32 || in->var->type == AQ_PTX_F64) {
-		put_float(in, at, v);
+		put_float(in->var->type, v, to);
 		return true;
 	}
 	if (in->var->type >= AQ_PTX_F16)
@@ -78,9 +80,9 @@ static bool put_value(struct init *in, uint64_t at, const struct aq_ptx_value *v
 		return aq_ptx_fail(in->p, line, "floating-point initialiser of a .%s variable",
 				   aq_ptx_type_name(in->var->type));
 	/* Devices and the hosts we run on are little-endian. */
-	memcpy(in->bytes + at, &v->bits, AQ_MIN(size, 8u));
+	memcpy(to, &v->bits, AQ_MIN(size, 8u));
 	if (size > 8)
-		memcpy(in->bytes + at + 8, &high, 8);
+		memcpy(to + 8, &high, 8);
 	return true;
 }
 
@@ -175,12 +177,13 @@ static bool parse_scalar(struct init *in, uint64_t at)
 	struct aq_ptx_parser *p = in->p;
 	uint32_t line = p->tok.line;
 	unsigned size = aq_ptx_type_size(in->var->type);
+	uint8_t *to = reserve(in, at, line);
 	struct aq_ptx_value v = { 0 };
 	const char *name;
 	int64_t addend;
 	bool generic;
 
-	if (!reserve(in, at, line))
+	if (!to)
 		return false;
 	if (p->tok.kind == AQ_PTX_TOK_IDENT && !aq_ptx_is_ident(p, "WARP_SZ")) {
 		if (size != 4 && size != 8)
@@ -193,7 +196,7 @@ static bool parse_scalar(struct init *in, uint64_t at)
 		return false;
 	if (aq_ptx_is_punct(p, '('))
 		return parse_masked(in, at, v.bits, line);
-	return end_mask(in, line) && put_value(in, at, &v, line);
+	return end_mask(in, line) && put_value(in, &v, line, to);
 }
 
 /*
@@ -267,7 +270,7 @@ static bool parse_braced(struct init *in)
 
 		if (!more)
 			return aq_ptx_fail_memory(p);
-		if (in->cap)
+		if (in->bytes)
 			memcpy(more, in->bytes, in->cap);
 		in->bytes = more;
 	}

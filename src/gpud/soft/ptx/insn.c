@@ -41,7 +41,7 @@ static bool parse_elem(struct aq_ptx_parser *p, struct aq_ptx_operand *op)
 
 static bool parse_immediate(struct aq_ptx_parser *p, struct aq_ptx_operand *op)
 {
-	struct aq_ptx_value v;
+	struct aq_ptx_value v = { 0 };
 
 	if (!aq_ptx_expr(p, &v))
 		return false;
@@ -145,7 +145,7 @@ static bool parse_address(struct aq_ptx_parser *p, struct aq_ptx_operand *op)
 {
 	struct place nowhere = { .insn = -1 };
 	struct aq_ptx_operand base;
-	struct aq_ptx_value v;
+	struct aq_ptx_value v = { 0 };
 	uint32_t line = p->tok.line;
 
 	*op = blank(AQ_PTX_OPERAND_ADDR);

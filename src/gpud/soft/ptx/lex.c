@@ -22,7 +22,9 @@ static bool is_follow(char c)
 
 static char peek(const struct aq_ptx_lexer *l, size_t ahead)
 {
-	return ahead < (size_t)(l->end - l->at) ? l->at[ahead] : '\0';
+	if (ahead >= (size_t)(l->end - l->at))
+		return '\0';
+	return l->at[ahead];
 }
 
 static void skip_line(struct aq_ptx_lexer *l)
