@@ -25,8 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (aq_fe_image_find(data + 1, size - 1, data[0], &im, &reason) != CUDA_SUCCESS)
 		return 0;
 	/* What it found lies inside. */
-	if ((const uint8_t *)im.ptx < data + 1 ||
-	    (const uint8_t *)im.ptx + im.len > data + size)
+	if ((const uint8_t *)im.ptx < data + 1 || (const uint8_t *)im.ptx + im.len > data + size)
 		abort();
 	aq_fe_ptx_kernels(im.ptx, im.len, count, &n);
 	(void)aq_fe_ptx_version(im.ptx, im.len);

@@ -105,7 +105,8 @@ static void a_living_handle_is_found_while_others_come_and_go(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, reader, NULL), 0);
 	for (int i = 2; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, writer, (void *)(intptr_t)(i - 2)),
+		assert_int_equal(pthread_create(&thread[i], NULL, writer,
+						(void *)(intptr_t)(i - 2)),
 				 0);
 	for (int i = 2; i < 4; i++)
 		(void)pthread_join(thread[i], NULL);

@@ -77,8 +77,7 @@ static void text_is_ptx(void **state)
 	assert_int_equal(im.len, 10);
 	assert_int_equal(find_in("", SIZE_MAX, 80, &im), CUDA_ERROR_INVALID_IMAGE);
 	assert_int_equal(find_in("hello", SIZE_MAX, 80, &im), CUDA_ERROR_INVALID_IMAGE);
-	assert_int_equal(find_in("\177ELF\2\1\1", SIZE_MAX, 80, &im),
-			 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	assert_int_equal(find_in("\177ELF\2\1\1", SIZE_MAX, 80, &im), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	assert_int_equal(find_in("\177EL", 3, 80, &im), CUDA_ERROR_INVALID_IMAGE);
 }
 
@@ -177,8 +176,7 @@ static void damage_is_an_error(void **state)
 
 		assert_non_null(exact);
 		memcpy(exact, f.bytes, len);
-		assert_int_not_equal(aq_fe_image_find(exact, len, 80, &im, &reason),
-				     CUDA_SUCCESS);
+		assert_int_not_equal(aq_fe_image_find(exact, len, 80, &im, &reason), CUDA_SUCCESS);
 		free(exact);
 	}
 	for (size_t at = 0; at < 16 + 2 * ENTRY_HEADER; at++) {
