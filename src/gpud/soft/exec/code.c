@@ -78,7 +78,7 @@ static const struct aq_ptx_func *find_func(const struct aq_ptx_module *m, const 
 					   uint32_t *ret_index)
 {
 	for (uint32_t k = 0; k < m->n_funcs; k++)
-		if (strcmp(m->funcs[k].name, name) == 0) {
+		if (!m->funcs[k].is_prototype && strcmp(m->funcs[k].name, name) == 0) {
 			*ret_index = k;
 			return &m->funcs[k];
 		}
