@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the PTX parser: its state, and what its files offer each other. Every function that returns bool has logged the reason when it returns false; after the first
- * failure parsing ends.
+ * Inside of the PTX parser: its state, and what its files offer each other. A function that returns bool has logged the
+ * reason when it returns false; after the first failure parsing ends.
  */
 #pragma once
 
