@@ -222,6 +222,7 @@ static CUresult register_locked(struct aq_fe_ctx *ctx, uint64_t va, uint64_t siz
 AQ_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	struct aq_fe_ctx *ctx = NULL;
+	struct aq_fe_range r;
 	uint64_t va = (uintptr_t)p;
 	unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
 			 CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
@@ -235,7 +236,7 @@ AQ_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int F
 	if (Flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (va < aq_fe.arena_base + aq_fe.arena_size && va + bytesize > aq_fe.arena_base)
-		return aq_fe_range_overlaps(va, bytesize)
+		return aq_fe_range_find(va, &r) && r.kind == AQ_FE_RANGE_HOST
 			       ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
 			       : CUDA_ERROR_INVALID_VALUE;
 	(void)pthread_mutex_lock(&register_lock);
