@@ -595,8 +595,9 @@ static void modules(void)
 
 static void bad_ptx_is_explained(void)
 {
-	static const char bad[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-				  ".visible .entry k()\n{\n\tfrobnicate.u32 %r1;\n\tret;\n}\n";
+	static const char bad[] =
+		".version 7.0\n.target sm_70\n.address_size 64\n"
+		".visible .entry k()\n{\n\t.reg .u32 %r;\n\tfrobnicate.u32 %r;\n\tret;\n}\n";
 	char log[400] = "";
 	char info[400] = "";
 	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
@@ -608,7 +609,7 @@ static void bad_ptx_is_explained(void)
 
 	CHECK_RC(cuModuleLoadDataEx(&m, bad, N(options), options, values), CUDA_ERROR_INVALID_PTX);
 	CHECK(strstr(log, "frobnicate") != NULL);
-	CHECK(strstr(log, "6") != NULL);
+	CHECK(strstr(log, "7") != NULL);
 	CHECK_INT((uintptr_t)values[1], strlen(log));
 	if (e2e_failures)
 		(void)printf("# log: %s\n", log);
