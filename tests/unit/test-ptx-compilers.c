@@ -105,7 +105,7 @@ static void check_clang(const char *file)
 	const struct aq_ptx_var *v;
 
 	check_module(m);
-	assert_int_equal(m->version_major, 6);
+	assert_int_equal(m->version_major, 7);
 	assert_int_equal(m->target, 70);
 	assert_int_equal(m->address_size, 64);
 	f = find_func(m, "calls");

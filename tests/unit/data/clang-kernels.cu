@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clang makes of this is in clang-kernels*.ptx:
- *   clang -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 -nocudainc -nocudalib -S -O2 [-g] clang-kernels.cu
- * It is there for its variety of PTX, not for what it computes.
+ * Not for what it computes but for the variety of PTX that clang makes of it: clang-kernels.ptx by tools/make-ptx, and clang-kernels-debug.ptx
+ * by the same command with -O0 -g --cuda-noopt-device-debug -fdebug-compilation-dir=. instead of -O2.
  */
 #define __global__   __attribute__((global))
 #define __device__   __attribute__((device))
