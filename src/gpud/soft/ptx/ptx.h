@@ -52,7 +52,7 @@ enum aq_ptx_space {
 	AQ_PTX_PARAM,
 };
 
-/* Size of a type in bytes; 0 for predicates and opaque types' sake: see aq_ptx_type_size(). */
+/* Size of a type in bytes; 0 for predicates, 8 for opaque references. */
 unsigned aq_ptx_type_size(enum aq_ptx_type type);
 /* ".f32" without the dot, and back (AQ_PTX_NOTYPE when it is none). */
 const char *aq_ptx_type_name(enum aq_ptx_type type);
@@ -84,7 +84,7 @@ struct aq_ptx_var {
 	uint32_t line;
 };
 
-/* A virtual register; registers of a function are numbered over all its scopes. */
+/* A virtual register; registers of a function are numbered over all its scopes. Those of a range %r<100> exist once they are named. */
 struct aq_ptx_reg {
 	const char *name;
 	enum aq_ptx_type type;
@@ -96,14 +96,14 @@ enum aq_ptx_operand_kind {
 	AQ_PTX_OPERAND_REG, /* reg (index), optional element .x .y .z .w / .r .g .b .a in elem */
 	AQ_PTX_OPERAND_IMM, /* imm, or f64 bits: see imm_kind */
 	AQ_PTX_OPERAND_SPECIAL, /* name: "tid", elem 0..3 (.x .y .z .w), or -1: "laneid", "clock64", "%" dropped */
-	AQ_PTX_OPERAND_VAR,	/* var + addend: the address of a variable in its space */
-	AQ_PTX_OPERAND_FUNC,	/* func index, call targets and function addresses */
-	AQ_PTX_OPERAND_LABEL,	/* label index */
-	AQ_PTX_OPERAND_ADDR,	/* [base + addend]: base is reg, var or nothing */
-	AQ_PTX_OPERAND_VECTOR,	/* {a, b, c, d}: n_sub operands in sub */
-	AQ_PTX_OPERAND_SINK,	/* _ */
-	AQ_PTX_OPERAND_LIST,	/* (a, b, c): call arguments and return values, in sub */
-	AQ_PTX_OPERAND_TEXADDR, /* [tex, {coordinates}] and [tex, sampler, {…}]: in sub */
+	AQ_PTX_OPERAND_VAR,    /* var + addend: the address of a variable in its space */
+	AQ_PTX_OPERAND_FUNC,   /* func index, call targets and function addresses */
+	AQ_PTX_OPERAND_LABEL,  /* label index */
+	AQ_PTX_OPERAND_ADDR,   /* [base + addend]: base is reg, var or nothing */
+	AQ_PTX_OPERAND_VECTOR, /* {a, b, c, d}: n_sub operands in sub */
+	AQ_PTX_OPERAND_SINK,   /* _ */
+	AQ_PTX_OPERAND_LIST,   /* (a, b, c): call arguments and return values, in sub */
+	AQ_PTX_OPERAND_TEXADDR, /* [tex, {coordinates}], [tex, sampler, {…}]: in sub, the first a VAR, REG or ADDR */
 };
 
 enum aq_ptx_imm_kind {
