@@ -21,6 +21,7 @@
 #define FIRST_SIZE 256UL
 
 struct table {
+	struct table *older; /* smaller ones, kept for slow readers */
 	size_t mask;
 	_Atomic uintptr_t word[];
 };
@@ -63,7 +64,7 @@ void *aq_fe_handle_get(enum aq_fe_kind kind, const void *handle)
 
 		if (t && contains(t, word))
 			return (void *)(uintptr_t)handle;
-		atomic_thread_fence(memory_order_acquire);
+		/* The loads above were acquiring ones: this one comes behind them. */
 		if (!(before & 1) &&
 		    before == atomic_load_explicit(&sequence, memory_order_relaxed))
 			return NULL;
@@ -115,8 +116,8 @@ static bool reserve_locked(void)
 		return false;
 	/* A slow reader of the spare may see it change: the odd sequence makes it look again. */
 	atomic_fetch_add_explicit(&sequence, 1, memory_order_acq_rel);
-	atomic_thread_fence(memory_order_release);
 	t->mask = size - 1;
+	t->older = old && old->mask == t->mask ? old->older : old;
 	for (size_t i = 0; i < size; i++)
 		atomic_store_explicit(&t->word[i], EMPTY, memory_order_relaxed);
 	copy_live(t, old);
