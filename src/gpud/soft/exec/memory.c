@@ -425,6 +425,17 @@ inline_always void store_local(struct aq_warp *w, const struct aq_insn *i, uint3
 	}
 }
 
+inline_always void broadcast(void *row, uint32_t mask, bool wide, uint64_t v)
+{
+	if (mask == AQ_FULL_MASK) {
+		for (unsigned l = 0; l < AQ_LANES; l++)
+			put_lane(row, wide, l, v);
+		return;
+	}
+	for (uint32_t m = mask; m; m &= m - 1)
+		put_lane(row, wide, (unsigned)__builtin_ctz(m), v);
+}
+
 /* The kernel's parameters: the same bytes for all lanes, mostly at the same address. */
 inline_always void load_params(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
 			       const uint64_t *addr, unsigned size, bool is_signed, bool wide)
@@ -436,6 +447,12 @@ inline_always void load_params(struct aq_warp *w, const struct aq_insn *i, uint3
 	if (!aligned(w, i, addr, size, mask))
 		return;
 	load_rows(w, i, rows);
+	if ((i->a & AQ_OPERAND_IN_POOL) && addr[0] < limit && limit - addr[0] >= size * i->vec) {
+		for (unsigned k = 0; k < i->vec; k++)
+			broadcast(rows[k], mask, wide,
+				  load_element(g->params + addr[0] + k * size, size, is_signed));
+		return;
+	}
 	for (uint32_t m = mask; m; m &= m - 1) {
 		unsigned l = (unsigned)__builtin_ctz(m);
 
