@@ -245,9 +245,11 @@ static uint64_t divide(enum op op, uint64_t a, uint64_t b, bool is_unsigned)
 
 static uint64_t shift_right(uint64_t a, uint64_t by, bool is_unsigned)
 {
-	if (is_unsigned)
-		return by < 64 ? a >> by : 0;
-	return (uint64_t)((int64_t)a >> (by < 64 ? by : 63));
+	uint64_t sign = !is_unsigned && a >> 63 ? UINT64_MAX : 0;
+
+	if (by >= 64)
+		return sign;
+	return by ? a >> by | sign << (64 - by) : a;
 }
 
 static bool apply_int(struct aq_ptx_parser *p, enum op op, const struct aq_ptx_value *x,
