@@ -100,6 +100,8 @@ static uint64_t random_value(struct aq_form_type type, uint64_t *state)
 {
 	const uint64_t v = aq_values_random(state), how = aq_values_random(state);
 
+	if (type.kind == 'p')
+		return v & 1;
 	if (type.kind == 'f' && type.bits == 32 && how & 1)
 		return (v & 0x807fffff) |
 		       (0x3f800000 - 0x08000000 + (how >> 8 & 0x1f) * 0x00800000);
