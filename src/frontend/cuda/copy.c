@@ -16,19 +16,6 @@
 /* More rows than this cost more as messages than a window does. */
 #define STAGED_ROWS 64U
 
-bool aq_fe_extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice,
-		  uint64_t *ret)
-{
-	uint64_t rows = 0, slices = 0, sum = 0;
-
-	if (__builtin_mul_overflow(height - 1, pitch, &rows) ||
-	    __builtin_mul_overflow(depth - 1, slice, &slices) ||
-	    __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, width, &sum))
-		return false;
-	*ret = sum;
-	return true;
-}
-
 /* Whether host code may use addresses of this range. */
 static bool on_host(const struct aq_fe_range *r)
 {

@@ -54,13 +54,19 @@ AQ_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	return CUDA_SUCCESS;
 }
 
+/* A cookie that nobody knows (any more) makes an invalid handle. */
+static CUresult cookie_result(int rc)
+{
+	return rc == AQ_E_NOT_FOUND ? CUDA_ERROR_INVALID_HANDLE : aq_fe_result(rc);
+}
+
 static CUresult import_locked(struct aq_fe_ctx *ctx, const struct wire_handle *h, uint64_t *ret_va)
 {
 	struct aq_fe_range r = { .kind = AQ_FE_RANGE_IPC, .ctx = ctx, .dev = ctx->dev };
 	struct aq_req_mem_import req = { .ctx = ctx->id };
 	struct aq_rep_mem_import rep;
 	struct opened *o = NULL;
-	CUresult res = CUDA_SUCCESS;
+	int rc = AQ_OK;
 
 	for (o = ipc.list; o; o = o->next) {
 		if (o->ctx_uid == ctx->unique_id &&
@@ -74,11 +80,10 @@ static CUresult import_locked(struct aq_fe_ctx *ctx, const struct wire_handle *h
 	if (!o)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(req.cookie, h->cookie, sizeof(req.cookie));
-	res = aq_fe_call(MEM_IMPORT, mem_import, &req, &rep);
-	if (res != CUDA_SUCCESS) {
+	rc = AQ_CALL(aq_fe.client, MEM_IMPORT, mem_import, &req, &rep);
+	if (rc != AQ_OK) {
 		free(o);
-		/* A cookie that nobody knows (any more). */
-		return res == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_INVALID_HANDLE : res;
+		return cookie_result(rc);
 	}
 	r.va = rep.va;
 	r.size = rep.size;
@@ -223,6 +228,7 @@ AQ_EXPORT CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handl
 	struct aq_fe_event *e = NULL;
 	struct aq_fe_ctx *ctx = NULL;
 	struct wire_handle h;
+	int rc = AQ_OK;
 	CUresult res = aq_fe_enter_ctx(&ctx);
 
 	if (res != CUDA_SUCCESS)
@@ -241,10 +247,10 @@ AQ_EXPORT CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handl
 	req.ctx = ctx->id;
 	req.event = e->id;
 	memcpy(req.cookie, h.cookie, sizeof(req.cookie));
-	res = aq_fe_call(EVENT_IMPORT, event_import, &req, &rep);
-	if (res != CUDA_SUCCESS) {
+	rc = AQ_CALL(aq_fe.client, EVENT_IMPORT, event_import, &req, &rep);
+	if (rc != AQ_OK) {
 		aq_fe_event_free(e);
-		return res == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_INVALID_HANDLE : res;
+		return cookie_result(rc);
 	}
 	*phEvent = (CUevent)e;
 	return CUDA_SUCCESS;

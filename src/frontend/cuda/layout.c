@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How arrays lie in memory: rows of elements, padded; slices of rows; levels one after the other. Pure. */
+/* How arrays lie in memory: rows of elements, padded; slices of rows; levels one after the other. And extents of copies. Pure. */
 #include "frontend/cuda/mem.h"
 
 #include "base/macro.h"
@@ -130,4 +130,17 @@ unsigned aq_fe_mip_count(const CUDA_ARRAY3D_DESCRIPTOR *desc)
 	for (; longest > 1; longest >>= 1)
 		n++;
 	return n;
+}
+
+bool aq_fe_extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice,
+		  uint64_t *ret)
+{
+	uint64_t rows = 0, slices = 0, sum = 0;
+
+	if (__builtin_mul_overflow(height - 1, pitch, &rows) ||
+	    __builtin_mul_overflow(depth - 1, slice, &slices) ||
+	    __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, width, &sum))
+		return false;
+	*ret = sum;
+	return true;
 }

@@ -181,10 +181,6 @@ CUresult aq_fe_copy_linear(struct aq_fe_ctx *ctx, struct aq_fe_stream *stream, u
 			   enum aq_fe_as dst_as, uint64_t src, enum aq_fe_as src_as, uint64_t size,
 			   bool async);
 
-/* Bytes from the first to behind the last of an extent; false when it does not fit into 64 bits. */
-bool aq_fe_extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice,
-		  uint64_t *ret);
-
 /* ---- arrays (array.c, layout.c) ---- */
 
 struct aq_fe_array_layout {
@@ -208,7 +204,7 @@ struct aq_fe_array {
 	struct aq_fe_array *next; /* of the same context */
 };
 
-#define AQ_FE_MIP_LEVELS 17
+#define AQ_FE_MIP_LEVELS 18 /* of the longest 1-D array */
 
 struct aq_fe_mipmap {
 	uint64_t va, size;
@@ -233,6 +229,10 @@ CUresult aq_fe_array_layout(const CUDA_ARRAY3D_DESCRIPTOR *desc, struct aq_fe_ar
 void aq_fe_mip_level(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned level,
 		     CUDA_ARRAY3D_DESCRIPTOR *ret);
 unsigned aq_fe_mip_count(const CUDA_ARRAY3D_DESCRIPTOR *desc);
+
+/* Bytes from the first to behind the last of an extent, all of whose parts are at least 1; false when it does not fit into 64 bits. */
+bool aq_fe_extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice,
+		  uint64_t *ret);
 
 void aq_fe_array_ctx_gone(unsigned long long ctx_uid);
 void aq_fe_array_forked(void);
