@@ -47,5 +47,6 @@ sleep 1
 wait "$first"
 wait "$second"
 
+sleep 1
 step "4. The card afterwards: everything has been given back"
 "$aliquot" gpus
