@@ -675,6 +675,40 @@ static void fat_binaries(void)
 	CHECK_RC(cuModuleLoadData(&m, fat), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
+static void linked_in_two_steps(void)
+{
+	char log[200] = "";
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
+	void *values[] = { log, (void *)sizeof(log) };
+	CUlinkState link = NULL;
+	CUmodule m = NULL;
+	void *image = NULL;
+	size_t size = 0;
+
+	OK(cuLinkCreate_v2(0, NULL, NULL, &link));
+	CHECK_RC(cuLinkComplete(link, &image, &size), CUDA_ERROR_INVALID_VALUE);
+	CHECK_RC(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, NULL, 4, NULL, 0, NULL, NULL),
+		 CUDA_ERROR_INVALID_VALUE);
+	OK(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, (void *)memory_ptx, strlen(memory_ptx), "a.ptx",
+			    0, NULL, NULL));
+	OK(cuLinkComplete(link, &image, &size));
+	CHECK(size > 0);
+	OK(cuModuleLoadData(&m, image));
+	OK(cuLinkDestroy(link));
+	(void)function(m, "fill");
+	OK(cuModuleUnload(m));
+	CHECK_RC(cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
+	OK(cuLinkCreate_v2(N(options), options, values, &link));
+	CHECK_RC(cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, (void *)"\177ELF", 4, "b.cubin", 0,
+				  NULL, NULL),
+		 CUDA_ERROR_NO_BINARY_FOR_GPU);
+	CHECK(strstr(log, "b.cubin") != NULL);
+	CHECK_RC(cuLinkComplete(link, &image, &size), CUDA_ERROR_INVALID_VALUE);
+	OK(cuLinkDestroy(link));
+	CHECK_RC(cuLinkAddFile_v2(link, CU_JIT_INPUT_PTX, "/no/such", 0, NULL, NULL),
+		 CUDA_ERROR_INVALID_HANDLE);
+}
+
 static void function_attributes(void)
 {
 	CUfunction f = function(memory, "reverse");
@@ -1190,6 +1224,7 @@ int main(void)
 		{ "modules", modules },
 		{ "bad PTX is explained", bad_ptx_is_explained },
 		{ "fat binaries", fat_binaries },
+		{ "linked in two steps", linked_in_two_steps },
 		{ "function attributes", function_attributes },
 		{ "occupancy", occupancy },
 		{ "libraries", libraries },
