@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ARENA_SIZE (1ULL << 40)
+#define ARENA_SIZE (1ULL << 35)
 
 struct harness {
 	char path[64];

@@ -24,6 +24,8 @@ struct aq_slab {
 	uint64_t va;
 	uint32_t card;
 	uint32_t n_free;
+	uint32_t first_free; /* no free granule below it */
+	uint32_t too_big;    /* so many in a row were not found, and nothing has been freed since */
 	uint64_t used[SLAB_GRANULES / 64];
 };
 
@@ -87,20 +89,29 @@ static void granules_mark(struct aq_slab *slab, uint32_t at, uint32_t n, bool us
 			slab->used[i / 64] &= ~(1ULL << (i % 64));
 	}
 	slab->n_free += used ? -n : n;
+	if (!used) {
+		slab->first_free = AQ_MIN(slab->first_free, at);
+		slab->too_big = UINT32_MAX;
+	} else if (at == slab->first_free) {
+		slab->first_free = at + n;
+	}
 }
 
 /* First fit. Returns the granule, or SLAB_GRANULES. */
-static uint32_t slab_find(const struct aq_slab *slab, uint32_t n, uint32_t step)
+static uint32_t slab_find(struct aq_slab *slab, uint32_t n, uint32_t step)
 {
-	if (slab->n_free < n)
+	if (slab->n_free < n || n >= slab->too_big)
 		return SLAB_GRANULES;
-	for (uint32_t at = 0; at + n <= SLAB_GRANULES;) {
+	for (uint32_t at = (uint32_t)aq_align_up(slab->first_free, step);
+	     at + n <= SLAB_GRANULES;) {
 		int64_t used = last_used(slab, at, n);
 
 		if (used < 0)
 			return at;
 		at = (uint32_t)aq_align_up((uint64_t)used + 1, step);
 	}
+	if (step == 1)
+		slab->too_big = n;
 	return SLAB_GRANULES;
 }
 
@@ -123,6 +134,7 @@ static enum aq_status slab_new(struct aq_soft_session *s, struct aq_card *card,
 	}
 	slab->card = card->index;
 	slab->n_free = SLAB_GRANULES;
+	slab->too_big = UINT32_MAX;
 	aq_list_push_front(&s->slabs[card->index], &slab->link);
 	*ret = slab;
 	return AQ_OK;
