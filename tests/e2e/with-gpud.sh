@@ -46,7 +46,7 @@ if [ "$(head -c 1 "$dir/ready" | wc -c)" -ne 1 ]; then
 fi
 
 rc=0
-ALIQUOT_GPUD="$dir/gpud.sock" \
+ALIQUOT_GPUD="$dir/gpud.sock" AQ_E2E_SERVER="$server" \
 	LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@" || rc=$?
 
 if ! kill -0 "$pid" 2>/dev/null; then
