@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -148,6 +149,14 @@ void aq_client_close(struct aq_client *c)
 		(void)close(c->sock);
 	(void)pthread_mutex_destroy(&c->send_lock);
 	(void)pthread_mutex_destroy(&c->fd_lock);
+	free(c);
+}
+
+void aq_client_abandon(struct aq_client *c)
+{
+	if (!c)
+		return;
+	(void)close(c->sock);
 	free(c);
 }
 

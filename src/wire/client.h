@@ -19,6 +19,12 @@ int aq_client_connect(const char *path, uint64_t arena_base, uint64_t arena_size
 /* Close and free. No other thread may be in a call. NULL is fine. */
 void aq_client_close(struct aq_client *c);
 
+/*
+ * The same in a forked child, for the parent's session: what the two share is let go of here and left as it is there. The child has no pages of
+ * it (they are not inherited), so nothing is unmapped; locks are not looked at.
+ */
+void aq_client_abandon(struct aq_client *c);
+
 /* What the server said at the start; valid as long as the client. */
 const struct aq_wire_welcome *aq_client_welcome(const struct aq_client *c);
 
