@@ -84,7 +84,7 @@ char *bench_refusal(const char *body)
 
 	aq_code_free(c);
 	if (c)
-		fail_msg("was built");
+		fail_msg("was built: %s", body);
 	if (!log.text)
 		fail_msg("no reason given");
 	return log.text;

@@ -190,20 +190,17 @@ static void place_func_vars(const struct aq_ptx_func *f, uint64_t *at)
 			place_operand(&f->insns[n].operands[k], at);
 }
 
-/* Forget where a kernel's own shared variables were; those of all kernels keep their places below `common`. */
-static void forget_kernel_places(struct aq_code *c, uint64_t common)
+/* Forget where a kernel's own shared variables were; those of all kernels keep their places. */
+static void forget_kernel_places(struct aq_code *c)
 {
-	for (uint32_t k = 0; k < c->ptx->n_vars; k++) {
-		struct aq_ptx_var *v = c->ptx->vars[k];
-
-		if (v->space == AQ_PTX_SHARED && v->offset >= common)
-			v->offset = NO_PLACE;
-	}
+	for (uint32_t k = 0; k < c->ptx->n_vars; k++)
+		if (c->ptx->vars[k]->space == AQ_PTX_SHARED)
+			c->ptx->vars[k]->offset = c->common_places ? c->common_places[k] : NO_PLACE;
 }
 
 static void forget_all_places(struct aq_code *c)
 {
-	forget_kernel_places(c, 0);
+	forget_kernel_places(c);
 	for (uint32_t f = 0; f < c->ptx->n_funcs; f++)
 		for (uint32_t k = 0; k < c->ptx->funcs[f].n_vars; k++)
 			if (c->ptx->funcs[f].vars[k]->space == AQ_PTX_SHARED)
@@ -211,15 +208,42 @@ static void forget_all_places(struct aq_code *c)
 }
 
 /* Shared variables that functions use have one place in all kernels: at the front. */
-static void place_common_shared(struct aq_code *c)
+static int place_common_shared(struct aq_code *c)
 {
-	uint64_t at = 0;
+	uint64_t at = 0, *places = calloc((size_t)c->ptx->n_vars + 1, sizeof(*places));
 
+	if (!places)
+		return -ENOMEM;
 	forget_all_places(c);
 	for (uint32_t f = 0; f < c->ptx->n_funcs; f++)
 		if (!c->ptx->funcs[f].is_entry)
 			place_func_vars(&c->ptx->funcs[f], &at);
+	for (uint32_t k = 0; k < c->ptx->n_vars; k++)
+		places[k] = c->ptx->vars[k]->offset;
+	c->common_places = places;
 	c->common_shared = at > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)at;
+	return 0;
+}
+
+static bool names_common(const struct aq_code *c, const struct aq_ptx_operand *op)
+{
+	if (op->var && op->var->space == AQ_PTX_SHARED && !op->var->is_extern &&
+	    op->var->offset < c->common_shared)
+		return true;
+	for (uint32_t k = 0; k < op->n_sub; k++)
+		if (names_common(c, &op->sub[k]))
+			return true;
+	return false;
+}
+
+/* Does a kernel itself name a common variable? Asked before its own ones have places. */
+static bool kernel_names_common(const struct aq_code *c, const struct aq_ptx_func *pf)
+{
+	for (uint32_t n = 0; n < pf->n_insns; n++)
+		for (uint8_t o = 0; o < pf->insns[n].n_operands; o++)
+			if (names_common(c, &pf->insns[n].operands[o]))
+				return true;
+	return false;
 }
 
 /* What a kernel reaches. */
@@ -365,7 +389,7 @@ static int place_kernel_shared(struct aq_code *c, struct aq_kernel *k, struct aq
 {
 	const struct aq_ptx_func *pf = &c->ptx->funcs[k->func];
 	struct reach r = { .c = c, .seen = calloc(c->ptx->n_funcs, 1) };
-	uint64_t at, common;
+	uint64_t at;
 	uint32_t align = 16;
 
 	r.todo = calloc(c->ptx->n_funcs, sizeof(*r.todo));
@@ -377,18 +401,8 @@ static int place_kernel_shared(struct aq_code *c, struct aq_kernel *k, struct aq
 	reach_run(&r, k->func);
 	free(r.seen);
 	free(r.todo);
-	forget_kernel_places(c, c->common_shared);
-	/* A common variable that the kernel names itself is at its common place too. */
-	common = r.common ? c->common_shared : 0;
-	for (uint32_t n = 0; n < pf->n_insns && common == 0; n++)
-		for (uint8_t o = 0; o < pf->insns[n].n_operands; o++) {
-			const struct aq_ptx_var *v = pf->insns[n].operands[o].var;
-
-			if (v && v->space == AQ_PTX_SHARED && !v->is_extern &&
-			    v->offset < c->common_shared)
-				common = c->common_shared;
-		}
-	at = common;
+	forget_kernel_places(c);
+	at = r.common || kernel_names_common(c, pf) ? c->common_shared : 0;
 	place_func_vars(pf, &at);
 	if (at > AQ_MAX_SHARED_BYTES) {
 		aq_strbuf_printf(
@@ -469,8 +483,9 @@ static int build(struct aq_code *c, unsigned sm, struct aq_strbuf *log)
 		r = scan_initialisers(c);
 	if (r < 0)
 		return r;
-	place_common_shared(c);
-	r = lower_all(c, log);
+	r = place_common_shared(c);
+	if (r == 0)
+		r = lower_all(c, log);
 	return r == 0 ? finish_kernels(c) : r;
 }
 
@@ -523,6 +538,7 @@ void aq_code_free(struct aq_code *c)
 	free(c->kernels);
 	free(c->symbols);
 	free(c->symbol_vars);
+	free(c->common_places);
 	aq_ptx_free(c->ptx);
 	free(c);
 }

@@ -101,6 +101,8 @@ struct aq_code {
 	struct aq_code_symbol *symbols;
 	struct aq_ptx_var **symbol_vars;
 	uint32_t n_symbols;
-	uint64_t pool_bytes;	/* of all functions */
-	uint32_t common_shared; /* bytes of shared variables that functions share between kernels */
+	uint64_t pool_bytes; /* of all functions */
+	uint64_t *
+		common_places; /* of each variable of the module in what functions share between kernels */
+	uint32_t common_shared; /* bytes of that */
 };

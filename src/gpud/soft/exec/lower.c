@@ -389,7 +389,7 @@ static bool src_address(struct aq_lower *l, const struct aq_ptx_operand *op,
 		return false;
 	i->dst = *ret;
 	i->size = class == AQ_ROW_64 ? 8 : 4;
-	i->imm = v->offset + (uint64_t)op->addend;
+	i->imm = (v->space == AQ_PTX_LOCAL ? v->offset : 0) + (uint64_t)op->addend;
 	i->fn.op = v->space == AQ_PTX_SHARED ? aq_op_dynamic_address : aq_op_local_address;
 	if (v->space != AQ_PTX_PARAM)
 		return true;

@@ -74,6 +74,10 @@ static bool unpack(struct aq_lower *l, enum aq_ptx_type type)
 	for (uint32_t k = 0; k < dst->n_sub; k++)
 		if (!aq_dst_row(l, &dst->sub[k], bits_type(size), &rows[k]))
 			return false;
+	for (uint32_t k = 1; k < dst->n_sub; k++)
+		for (uint32_t j = 0; j < k; j++)
+			if (rows[k] == rows[j])
+				return aq_lower_refuse(l, "has the same destination twice");
 	i = aq_emit(l, AQ_INSN_ALU);
 	if (!i)
 		return false;
