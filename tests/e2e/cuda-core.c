@@ -1150,7 +1150,7 @@ static void child_sees_the_second(void)
 	char text[64] = "GPU-";
 
 	for (int i = 0; i < 8; i++)
-		(void)sprintf(text + 4 + 2 * i, "%02x", (unsigned char)second_uuid.bytes[i]);
+		(void)snprintf(text + 4 + 2 * i, 3, "%02x", (unsigned char)second_uuid.bytes[i]);
 	CHECK_INT(devices_seen(text, CUDA_SUCCESS), 1);
 	OK(cuDeviceGetUuid_v2(&uuid, 0));
 	CHECK(memcmp(&uuid, &second_uuid, sizeof(uuid)) == 0);

@@ -206,7 +206,7 @@ static bool add_name(void *opaque, const char *name, size_t len)
 	struct names *n = opaque;
 
 	strncat(n->text, name, len);
-	strcat(n->text, " ");
+	strncat(n->text, " ", 1);
 	return true;
 }
 
