@@ -50,7 +50,7 @@ struct aq_fe_range {
 	uint32_t access_cards; /* mapping: cards that may reach it, two bits each: read, write */
 	uint32_t access_host;  /* mapping: the same two bits for the host */
 	struct aq_fe_pool *pool;
-	unsigned opens; /* IPC: how often this process has opened it */
+	uint64_t seg_serial; /* segment.c: mapping of it that is known to be good; 0 none */
 };
 
 /* ---- the table (memory.c) ---- */

@@ -4,7 +4,8 @@
  * so MEM_FREE and the unmapping that follows from it happen under one lock, and a new mapping takes the same lock.
  *
  * Segments also go when a context or a module does, which nobody tells us. A mapping kept for later is therefore never believed by its
- * address: MEM_SHARE is asked for the segment that is there now, and the file behind both must be the same.
+ * address alone: MEM_SHARE is asked for the segment that is there now, and the file behind both must be the same. An entry of the range
+ * table remembers the mapping that was found good for it, which stays good as long as the entry lives.
  */
 #include "frontend/cuda/mem.h"
 
@@ -21,6 +22,7 @@ struct aq_fe_seg {
 	char *at;	      /* where it is in this process */
 	ino_t ino;	      /* of its memfd: unique while something holds it open or mapped */
 	uint64_t offset;      /* in the memfd */
+	uint64_t serial;      /* never used again */
 	unsigned long long ctx_uid; /* direct: of the owner, 0 unknown */
 	unsigned pins;		    /* open windows */
 	bool dead;		    /* somebody waits for the pins to go and unmaps it */
@@ -32,6 +34,7 @@ static struct {
 	pthread_cond_t unpinned;
 	struct aq_rtree alias;
 	struct aq_rtree direct;
+	uint64_t next_serial;
 } maps = { .lock = PTHREAD_MUTEX_INITIALIZER, .unpinned = PTHREAD_COND_INITIALIZER };
 
 #define seg_of(n) aq_container_of(n, struct aq_fe_seg, node)
@@ -109,6 +112,7 @@ static struct aq_fe_seg *seg_new(uint64_t va, uint64_t size, char *at, int fd, u
 	s->at = at;
 	s->ino = ino_of(fd);
 	s->offset = offset;
+	s->serial = ++maps.next_serial;
 	return s;
 }
 
@@ -256,8 +260,8 @@ void aq_fe_seg_ctx_gone(unsigned long long ctx_uid)
 	(void)pthread_mutex_unlock(&maps.lock);
 }
 
-/* The alias of the segment that is at va now; mapped if need be. */
-static CUresult alias_get_locked(uint64_t va, struct aq_fe_seg **ret)
+/* The alias of the segment that is at va now; mapped if need be. `serial` is one that was good before, or 0. */
+static CUresult alias_get_locked(uint64_t va, uint64_t serial, struct aq_fe_seg **ret)
 {
 	struct aq_rep_mem_share rep;
 	struct aq_rnode *n = NULL;
@@ -266,6 +270,11 @@ static CUresult alias_get_locked(uint64_t va, struct aq_fe_seg **ret)
 	void *at = NULL;
 	int fd = -1;
 
+	n = serial ? aq_rtree_find(&maps.alias, va) : NULL;
+	if (n && !seg_of(n)->dead && seg_of(n)->serial == serial) {
+		*ret = seg_of(n);
+		return CUDA_SUCCESS;
+	}
 	res = share_locked(va, &rep, &fd);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -291,37 +300,58 @@ static CUresult alias_get_locked(uint64_t va, struct aq_fe_seg **ret)
 	return CUDA_SUCCESS;
 }
 
+struct found_good {
+	unsigned long long buffer_id;
+	uint64_t serial;
+};
+
+static void remember(struct aq_fe_range *r, void *arg)
+{
+	const struct found_good *g = arg;
+
+	if (r->buffer_id == g->buffer_id)
+		r->seg_serial = g->serial;
+}
+
+/* The pane that shows va. */
+static CUresult pane_open(uint64_t va, struct aq_fe_pane *ret)
+{
+	struct aq_fe_range r = { 0 };
+	struct found_good good = { 0 };
+	struct aq_fe_seg *s = NULL;
+	bool known = aq_fe_range_find(va, &r);
+	CUresult res = CUDA_SUCCESS;
+
+	if (known && (r.kind & AQ_FE_RANGE_ON_HOST)) {
+		*ret = (struct aq_fe_pane){ r.va, r.size, (char *)r.va, NULL };
+		return CUDA_SUCCESS;
+	}
+	(void)pthread_mutex_lock(&maps.lock);
+	res = alias_get_locked(va, r.seg_serial, &s);
+	if (res == CUDA_SUCCESS) {
+		s->pins++;
+		good = (struct found_good){ r.buffer_id, s->serial };
+		*ret = (struct aq_fe_pane){ s->node.va, s->node.size, s->at, s };
+	}
+	(void)pthread_mutex_unlock(&maps.lock);
+	if (res == CUDA_SUCCESS && known && good.serial != r.seg_serial)
+		(void)aq_fe_range_update(va, remember, &good);
+	return res;
+}
+
 CUresult aq_fe_window_open(uint64_t va, uint64_t size, struct aq_fe_window *w)
 {
-	struct aq_fe_range r;
-	struct aq_fe_seg *s = NULL;
-	struct aq_fe_pane *p = NULL;
 	uint64_t end = va + size;
 	CUresult res = CUDA_SUCCESS;
 
-	w->n = 0;
-	while (va < end) {
-		if (w->n == AQ_FE_WINDOW_MAX) {
+	for (w->n = 0; va < end; w->n++) {
+		res = w->n < AQ_FE_WINDOW_MAX ? pane_open(va, &w->pane[w->n])
+					      : CUDA_ERROR_NOT_SUPPORTED;
+		if (res != CUDA_SUCCESS) {
 			aq_fe_window_close(w);
-			return CUDA_ERROR_NOT_SUPPORTED;
+			return res;
 		}
-		p = &w->pane[w->n];
-		if (aq_fe_range_find(va, &r) && (r.kind & AQ_FE_RANGE_ON_HOST)) {
-			*p = (struct aq_fe_pane){ r.va, r.size, (char *)r.va, NULL };
-		} else {
-			(void)pthread_mutex_lock(&maps.lock);
-			res = alias_get_locked(va, &s);
-			if (res == CUDA_SUCCESS)
-				s->pins++;
-			(void)pthread_mutex_unlock(&maps.lock);
-			if (res != CUDA_SUCCESS) {
-				aq_fe_window_close(w);
-				return res;
-			}
-			*p = (struct aq_fe_pane){ s->node.va, s->node.size, s->at, s };
-		}
-		w->n++;
-		va = p->va + p->size;
+		va = w->pane[w->n].va + w->pane[w->n].size;
 	}
 	return CUDA_SUCCESS;
 }
