@@ -832,6 +832,25 @@ static void test_endless_neighbour(void **state)
 	client_close(&watch);
 }
 
+/* The work of a context is finished before it goes. */
+static void test_destroy_waits(void **state)
+{
+	struct launch l = { .ctx = 1, .module = 1, .func = K_SLEEP, .arg0 = 20 * AQ_NS_PER_MS };
+	struct client cl;
+	uint64_t kernels;
+	uint64_t from;
+
+	(void)state;
+	kernels_ready(&cl);
+	kernels = card_stat(&cl, 0).kernels;
+	from = aq_now_ns();
+	assert_int_equal(launch(&cl, &l), AQ_OK);
+	assert_int_equal(ctx_destroy(&cl, 1), AQ_OK);
+	assert_true(aq_now_ns() - from >= 20 * AQ_NS_PER_MS);
+	assert_int_equal(card_stat(&cl, 0).kernels, kernels + 1);
+	client_close(&cl);
+}
+
 /* Two sleepers on one card take turns: both together take twice as long. */
 static void test_sleep_occupies(void **state)
 {
@@ -981,6 +1000,7 @@ int main(void)
 		TEST(test_kernel_fault),
 		TEST(test_peer),
 		TEST(test_endless_neighbour),
+		TEST(test_destroy_waits),
 		TEST(test_sleep_occupies),
 		TEST(test_procs),
 		TEST(test_hostile),

@@ -162,6 +162,14 @@ int aq_soft_ctx_destroy(void *session, const struct aq_request *request, struct 
 	(void)ans;
 	if (!ctx)
 		return AQ_E_CONTEXT_GONE;
+	/*
+	 * As drivers do, let the work end first. Not if the client has a host function to run or a copy to make: it could not say so while this thread
+	 * waits.
+	 */
+	(void)pthread_mutex_lock(&s->soft->lock);
+	while (ctx->unfinished && ctx->status == AQ_OK && !s->host_pending && !s->interrupted)
+		(void)pthread_cond_wait(&s->changed, &s->soft->lock);
+	(void)pthread_mutex_unlock(&s->soft->lock);
 	aq_ctx_destroy(ctx);
 	return AQ_OK;
 }

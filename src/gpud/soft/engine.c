@@ -26,6 +26,10 @@
 #define QUANTUM_SHARED 4096ULL
 #define QUANTUM_ALONE  16384ULL
 #define COPY_THREADS   2U
+/* How far a submitter goes into its kernel before it leaves it to the crew. */
+#define QUANTUM_HELP 512ULL
+#define HELP_QUANTA  4U
+#define HELP_BLOCKS  2U
 /* A kernel that misses its model by less than this and 1/20 is on time. */
 #define LATE_NS (100 * AQ_NS_PER_US)
 
@@ -270,18 +274,30 @@ static void insert_by_priority(struct aq_soft_ctx *ctx, struct aq_kernel *k)
 	aq_list_insert_after(at, &k->link);
 }
 
+/* A small kernel on an idle card: its submitter may as well begin with it, which saves waking a thread. */
+static bool is_for_submitter(const struct aq_card *card, const struct aq_kernel *k)
+{
+	return k->cmd == card->soft->inline_cmd && k->n_blocks <= HELP_BLOCKS &&
+	       card->compute.idle == card->compute.n && aq_list_is_empty(&card->run_ctxs);
+}
+
 void aq_engine_start(struct aq_kernel *k)
 {
 	struct aq_soft_ctx *ctx = k->ctx;
 	struct aq_card *card = ctx->card;
 	uint64_t now = aq_now_ns();
 	uint64_t wanted = k->n_blocks;
+	bool by_submitter = is_for_submitter(card, k);
 
 	aq_engine_account(card, now);
 	k->start_own_ns = ctx->own_ns;
 	insert_by_priority(ctx, k);
 	if (ctx->n_kernels++ == 0)
 		aq_list_push_back(&card->run_ctxs, &ctx->run_link);
+	if (by_submitter) {
+		card->soft->inline_started = true;
+		return;
+	}
 	/* A worker that got here by ending another kernel goes on with this one. */
 	if (crew_card == card)
 		wanted--;
@@ -407,6 +423,11 @@ static struct resident *take_ready(struct aq_soft_ctx *ctx)
 	return r;
 }
 
+static void put_back(struct resident *r)
+{
+	aq_list_push_front(&r->kernel->ctx->ready, &r->link);
+}
+
 static struct resident *take(struct aq_soft_ctx *ctx)
 {
 	struct resident *r;
@@ -526,13 +547,12 @@ static void handle_result(struct aq_soft_ctx *ctx, struct resident *r, enum aq_r
 }
 
 /* Run a quantum of the block. The lock is held before and after, not meanwhile. */
-static void run_resident(struct aq_card *card, struct resident *r)
+static void run_resident(struct aq_card *card, struct resident *r, uint64_t quantum)
 {
 	struct aq_kernel *k = r->kernel;
 	struct aq_soft_ctx *ctx = k->ctx;
 	struct aq_aspace *as = &ctx->session->as;
 	struct aq_run_result res = { 0 };
-	uint64_t quantum = is_contended(card) ? QUANTUM_SHARED : QUANTUM_ALONE;
 	enum aq_run run = AQ_RUN_FAULT;
 
 	k->running++;
@@ -553,6 +573,41 @@ static void run_resident(struct aq_card *card, struct resident *r)
 	aq_soft_pump(card->soft);
 }
 
+/* See to what is due and take a block that can run, or NULL. */
+static struct resident *find_work(struct aq_card *card, uint64_t now)
+{
+	struct aq_soft_ctx *ctx;
+
+	for (;;) {
+		turn(card, now);
+		ctx = card->cur;
+		if (!ctx || !ctx->n_kernels)
+			return NULL;
+		wake_sleepers(ctx);
+		if (!end_kernels(ctx))
+			return take(ctx);
+		aq_soft_pump(card->soft);
+	}
+}
+
+void aq_engine_help(struct aq_card *card)
+{
+	struct resident *r;
+
+	(void)pthread_mutex_lock(&card->soft->lock);
+	crew_card = card;
+	for (unsigned i = 0; i < HELP_QUANTA && (r = find_work(card, aq_now_ns())) != NULL; i++)
+		run_resident(card, r, QUANTUM_HELP);
+	/* The last one may have been the kernel's end. */
+	r = find_work(card, aq_now_ns());
+	if (r)
+		put_back(r);
+	crew_card = NULL;
+	if (!aq_list_is_empty(&card->run_ctxs))
+		crew_wake(&card->compute, HELP_BLOCKS, compute_main, card);
+	(void)pthread_mutex_unlock(&card->soft->lock);
+}
+
 static void *compute_main(void *arg)
 {
 	struct aq_card *card = arg;
@@ -561,19 +616,8 @@ static void *compute_main(void *arg)
 	(void)pthread_mutex_lock(&card->soft->lock);
 	while (!card->stop) {
 		uint64_t now = aq_now_ns();
-		struct aq_soft_ctx *ctx;
-		struct resident *r = NULL;
+		struct resident *r = find_work(card, now);
 
-		turn(card, now);
-		ctx = card->cur;
-		if (ctx && ctx->n_kernels) {
-			wake_sleepers(ctx);
-			if (end_kernels(ctx)) {
-				aq_soft_pump(card->soft);
-				continue;
-			}
-			r = take(ctx);
-		}
 		if (!r) {
 			crew_sleep(&card->compute, &card->soft->lock, next_event(card, now));
 			continue;
@@ -582,7 +626,7 @@ static void *compute_main(void *arg)
 		if (card->compute.idle && card->compute.timer_ns == UINT64_MAX &&
 		    next_event(card, now) != UINT64_MAX)
 			(void)pthread_cond_signal(&card->compute.wake);
-		run_resident(card, r);
+		run_resident(card, r, is_contended(card) ? QUANTUM_SHARED : QUANTUM_ALONE);
 	}
 	(void)pthread_mutex_unlock(&card->soft->lock);
 	return NULL;

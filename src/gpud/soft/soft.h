@@ -411,6 +411,8 @@ struct aq_kernel {
 uint64_t aq_kernel_capacity(const struct aq_card *card, const struct aq_sm *need);
 /* Its turn has come. aq_soft.lock. */
 void aq_engine_start(struct aq_kernel *k);
+/* Be a worker of the card for a moment: after a start that set inline_started. No lock held. */
+void aq_engine_help(struct aq_card *card);
 /* Its context has failed. aq_soft.lock. */
 void aq_engine_abort_ctx(struct aq_soft_ctx *ctx);
 void aq_kernel_free(struct aq_kernel *k);

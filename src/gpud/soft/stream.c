@@ -287,6 +287,8 @@ int aq_cmd_submit(struct aq_cmd *cmd)
 	struct aq_soft_ctx *ctx = st->ctx;
 	struct aq_soft *soft = ctx->session->soft;
 	int rc = cmd->slot != AQ_WIRE_NO_SLOT ? AQ_GPUD_LATER : AQ_OK;
+	struct aq_card *card = ctx->card;
+	bool is_kernel = cmd->kind == AQ_CMD_KERNEL;
 	bool is_inline;
 
 	(void)pthread_mutex_lock(&soft->lock);
@@ -298,7 +300,7 @@ int aq_cmd_submit(struct aq_cmd *cmd)
 	if (cmd->kind == AQ_CMD_WAIT && !cmd->u.record->done)
 		aq_list_push_back(&cmd->u.record->cmds, &cmd->wait_link);
 	aq_list_push_back(&st->queue, &cmd->link);
-	if (is_copy(cmd->kind) && aq_copy_bytes(cmd) <= INLINE_BYTES)
+	if (is_kernel || (is_copy(cmd->kind) && aq_copy_bytes(cmd) <= INLINE_BYTES))
 		soft->inline_cmd = cmd;
 	aq_stream_kick(st);
 	aq_soft_pump(soft);
@@ -306,7 +308,9 @@ int aq_cmd_submit(struct aq_cmd *cmd)
 	soft->inline_cmd = NULL;
 	soft->inline_started = false;
 	(void)pthread_mutex_unlock(&soft->lock);
-	if (is_inline)
+	if (is_inline && is_kernel)
+		aq_engine_help(card);
+	else if (is_inline)
 		aq_copy_finish(cmd, aq_copy_run(cmd));
 	return rc;
 }
