@@ -94,12 +94,15 @@ bool aq_has_mod(const struct aq_ptx_insn *in, const char *mod);
 int aq_formal_index(const struct aq_lower *l, const struct aq_ptx_var *v, bool *ret_is_ret);
 
 /* Each lowers l->in if it is one of its own: 1 done, 0 not mine, -1 refused or no memory. */
-int aq_lower_mov(struct aq_lower *l);			    /* lower_mov.c */
-int aq_lower_memory(struct aq_lower *l);		    /* lower_mem.c */
-int aq_lower_control(struct aq_lower *l);		    /* lower_ctl.c */
-int aq_lower_warp(struct aq_lower *l);			    /* lower_warp.c */
-bool aq_lower_spill_formals(struct aq_lower *l, bool rets); /* lower_mem.c */
+int aq_lower_mov(struct aq_lower *l);			    /* lower-mov.c */
+int aq_lower_memory(struct aq_lower *l);		    /* lower-mem.c */
+int aq_lower_control(struct aq_lower *l);		    /* lower-ctl.c */
+int aq_lower_warp(struct aq_lower *l);			    /* lower-warp.c */
+bool aq_lower_spill_formals(struct aq_lower *l, bool rets); /* lower-mem.c */
 uint32_t aq_target(const struct aq_lower *l, int32_t label);
+
+/* layout.c: places of everything in the frame. 0, -EINVAL with the reason logged, or -ENOMEM. */
+int aq_lower_layout(struct aq_lower *l);
 
 /* Lower the body of func into code->funcs. 0, -EINVAL (reasons are in the log) or -ENOMEM. */
 int aq_lower_func(struct aq_code *code, uint32_t func, struct aq_strbuf *log, uint32_t *n_errors);

@@ -1,29 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads and stores of a warp. */
+/* Where memory is: views of the device, local memory, parameters of calls, kinds of addresses. */
+#include "gpud/soft/exec/access.h"
 #include "gpud/soft/exec/ops.h"
-#include "gpud/soft/exec/state.h"
 
 #include "base/macro.h"
 
 #include <stdlib.h>
 
-#define inline_always static inline __attribute__((always_inline))
-
-/* Is [va, va + n) inside? Views are pages long, so end - n does not wrap. */
-inline_always bool in_view(const struct aq_view *v, uint64_t va, uint32_t n)
-{
-	return va >= v->base && va <= v->end - n;
-}
-
-/* The view that holds [va, va + n), or NULL. Views never move while a block runs. */
-static const struct aq_view *find_view(struct aq_warp *w, uint64_t va, uint32_t n, bool write)
+const struct aq_view *aq_view_find(struct aq_warp *w, uint64_t va, uint32_t n, bool write)
 {
 	struct aq_block *b = w->block;
 	const struct aq_mem_map *mem = b->grid->launch.mem;
 	struct aq_view v = { 0 };
 
 	for (uint32_t k = 0; k < b->n_views; k++) {
-		if (!in_view(&b->views[k], va, n) || (write && !b->views[k].writable))
+		if (!aq_in_view(&b->views[k], va, n) || (write && !b->views[k].writable))
 			continue;
 		if (k > 0) { /* what was found last stands first */
 			v = b->views[k];
@@ -32,7 +23,7 @@ static const struct aq_view *find_view(struct aq_warp *w, uint64_t va, uint32_t 
 		}
 		return &b->views[0];
 	}
-	if (mem->lookup(mem->opaque, va, &v) != AQ_OK || !in_view(&v, va, n) ||
+	if (mem->lookup(mem->opaque, va, &v) != AQ_OK || !aq_in_view(&v, va, n) ||
 	    (write && !v.writable))
 		return NULL;
 	if (b->n_views < AQ_N_VIEWS)
@@ -44,39 +35,14 @@ static const struct aq_view *find_view(struct aq_warp *w, uint64_t va, uint32_t 
 	return &b->views[0];
 }
 
-inline_always uint8_t *global_try(struct aq_warp *w, uint64_t va, uint32_t n, bool write)
-{
-	const struct aq_view *v = &w->block->views[0];
-
-	if (w->block->n_views == 0 || !in_view(v, va, n) || (write && !v->writable))
-		v = find_view(w, va, n, write);
-	return v ? v->host + (va - v->base) : NULL;
-}
-
 uint8_t *aq_global_ptr(struct aq_warp *w, const struct aq_insn *i, uint64_t va, uint32_t n,
 		       bool write)
 {
-	uint8_t *p = global_try(w, va, n, write);
+	uint8_t *p = aq_global_try(w, va, n, write);
 
 	if (!p)
 		aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS, va);
 	return p;
-}
-
-inline_always void lane_addresses(const struct aq_warp *w, const struct aq_insn *i, uint64_t *addr)
-{
-	if (i->more & AQ_MEM_ADDR32) {
-		const uint32_t *a = aq_row32(&w->r, i->a);
-		uint32_t imm = (uint32_t)i->imm;
-
-		for (int l = 0; l < AQ_LANES; l++)
-			addr[l] = (uint32_t)(a[l] + imm);
-		return;
-	}
-	const uint64_t *a = aq_row64(&w->r, i->a);
-
-	for (int l = 0; l < AQ_LANES; l++)
-		addr[l] = a[l] + i->imm;
 }
 
 void aq_lane_addresses(const struct aq_warp *w, const struct aq_insn *i, uint64_t *addr)
@@ -104,234 +70,6 @@ bool aq_check_aligned(struct aq_warp *w, const struct aq_insn *i, const uint64_t
 	return false;
 }
 
-/* Bytes of an element, extended as the register wants them. */
-inline_always uint64_t load_element(const uint8_t *p, unsigned size, bool is_signed)
-{
-	switch (size) {
-	case 1: {
-		uint8_t v = __atomic_load_n(p, __ATOMIC_RELAXED);
-
-		return is_signed ? (uint64_t)(int8_t)v : v;
-	}
-	case 2: {
-		uint16_t v = __atomic_load_n((const uint16_t *)(const void *)p, __ATOMIC_RELAXED);
-
-		return is_signed ? (uint64_t)(int16_t)v : v;
-	}
-	case 4: {
-		uint32_t v = __atomic_load_n((const uint32_t *)(const void *)p, __ATOMIC_RELAXED);
-
-		return is_signed ? (uint64_t)(int32_t)v : v;
-	}
-	default:
-		return __atomic_load_n((const uint64_t *)(const void *)p, __ATOMIC_RELAXED);
-	}
-}
-
-inline_always void store_element(uint8_t *p, unsigned size, uint64_t v)
-{
-	switch (size) {
-	case 1:
-		__atomic_store_n(p, (uint8_t)v, __ATOMIC_RELAXED);
-		break;
-	case 2:
-		__atomic_store_n((uint16_t *)(void *)p, (uint16_t)v, __ATOMIC_RELAXED);
-		break;
-	case 4:
-		__atomic_store_n((uint32_t *)(void *)p, (uint32_t)v, __ATOMIC_RELAXED);
-		break;
-	default:
-		__atomic_store_n((uint64_t *)(void *)p, v, __ATOMIC_RELAXED);
-		break;
-	}
-}
-
-inline_always void put_lane(void *row, bool wide, unsigned lane, uint64_t v)
-{
-	if (wide)
-		((uint64_t *)row)[lane] = v;
-	else
-		((uint32_t *)row)[lane] = (uint32_t)v;
-}
-
-inline_always uint64_t get_lane(const void *row, bool wide, unsigned lane)
-{
-	return wide ? ((const uint64_t *)row)[lane] : ((const uint32_t *)row)[lane];
-}
-
-/* Rows of the elements of a load (destinations) or a store (sources). */
-inline_always void load_rows(const struct aq_warp *w, const struct aq_insn *i, void **rows)
-{
-	rows[0] = aq_row(&w->r, i->dst);
-	if (i->vec > 1)
-		rows[1] = aq_row(&w->r, i->dst2);
-	if (i->vec > 2) {
-		rows[2] = aq_row(&w->r, i->c);
-		rows[3] = aq_row(&w->r, i->d);
-	}
-}
-
-inline_always void store_rows(const struct aq_warp *w, const struct aq_insn *i, void **rows)
-{
-	rows[0] = aq_row(&w->r, i->b);
-	if (i->vec > 1)
-		rows[1] = aq_row(&w->r, i->c);
-	if (i->vec > 2) {
-		rows[2] = aq_row(&w->r, i->d);
-		rows[3] = aq_row(&w->r, i->dst);
-	}
-}
-
-/* All 32 elements stand behind each other at p. */
-inline_always void load_stride(void *row, const uint8_t *p, unsigned size, bool is_signed,
-			       bool wide)
-{
-	uint64_t v[AQ_LANES];
-
-	if (size == (wide ? 8u : 4u)) {
-		memcpy(row, p, (size_t)size * AQ_LANES);
-		return;
-	}
-	for (int l = 0; l < AQ_LANES; l++)
-		v[l] = load_element(p + (size_t)l * size, size, is_signed);
-	for (unsigned l = 0; l < AQ_LANES; l++)
-		put_lane(row, wide, l, v[l]);
-}
-
-inline_always void store_stride(const void *row, uint8_t *p, unsigned size, bool wide)
-{
-	if (size == (wide ? 8u : 4u)) {
-		memcpy(p, row, (size_t)size * AQ_LANES);
-		return;
-	}
-	for (unsigned l = 0; l < AQ_LANES; l++)
-		store_element(p + (size_t)l * size, size, get_lane(row, wide, l));
-}
-
-enum pattern {
-	ANY,
-	STRIDE, /* each lane its own element, one behind the other */
-	SAME
-};
-
-/* What the addresses of a whole warp look like. */
-inline_always enum pattern pattern_of(const uint64_t *addr, unsigned size)
-{
-	uint64_t stride = 0, same = 0;
-
-	for (unsigned l = 0; l < AQ_LANES; l++) {
-		uint64_t d = addr[l] - addr[0];
-
-		stride |= d ^ ((uint64_t)l * size);
-		same |= d;
-	}
-	return stride == 0 ? STRIDE : same == 0 ? SAME : ANY;
-}
-
-inline_always bool aligned(struct aq_warp *w, const struct aq_insn *i, const uint64_t *addr,
-			   unsigned size, uint32_t mask)
-{
-	return (size == 1 && i->vec == 1) || aq_check_aligned(w, i, addr, size * i->vec, mask);
-}
-
-/* Host address of n bytes of global or shared memory; NULL: they are not all there, or not in one piece. */
-inline_always uint8_t *try_ptr(struct aq_warp *w, uint64_t va, uint32_t n, bool shared, bool write)
-{
-	uint32_t limit = w->block->grid->shared_bytes;
-
-	if (!shared)
-		return global_try(w, va, n, write);
-	return va < limit && limit - va >= n ? w->block->shared + va : NULL;
-}
-
-/* The same for one lane, for which NULL is a fault. */
-inline_always uint8_t *lane_ptr(struct aq_warp *w, const struct aq_insn *i, uint64_t va, uint32_t n,
-				bool shared, bool write)
-{
-	uint8_t *p = try_ptr(w, va, n, shared, write);
-
-	if (__builtin_expect(!p, 0))
-		aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS,
-			      shared ? AQ_WINDOW_BASE(AQ_WINDOW_SHARED) + va : va);
-	return p;
-}
-
-inline_always void load_bytes(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			      const uint64_t *addr, bool shared, unsigned size, bool is_signed,
-			      bool wide)
-{
-	void *rows[4];
-	uint32_t n = size * i->vec;
-
-	if (!aligned(w, i, addr, size, mask))
-		return;
-	load_rows(w, i, rows);
-	if (mask == AQ_FULL_MASK && i->vec == 1 && !(i->more & AQ_MEM_STRONG)) {
-		enum pattern pattern = pattern_of(addr, size);
-		uint8_t *p;
-
-		if (pattern == STRIDE &&
-		    (p = try_ptr(w, addr[0], size * AQ_LANES, shared, false)) != NULL) {
-			load_stride(rows[0], p, size, is_signed, wide);
-			return;
-		}
-		if (pattern == SAME) {
-			p = lane_ptr(w, i, addr[0], size, shared, false);
-			if (!p)
-				return;
-			uint64_t v = load_element(p, size, is_signed);
-
-			for (unsigned l = 0; l < AQ_LANES; l++)
-				put_lane(rows[0], wide, l, v);
-			return;
-		}
-	}
-	for (uint32_t m = mask; m; m &= m - 1) {
-		unsigned l = (unsigned)__builtin_ctz(m);
-		const uint8_t *p = lane_ptr(w, i, addr[l], n, shared, false);
-
-		if (!p)
-			return;
-		put_lane(rows[0], wide, l, load_element(p, size, is_signed));
-		for (unsigned k = 1; k < i->vec; k++)
-			put_lane(rows[k], wide, l, load_element(p + k * size, size, is_signed));
-	}
-	if (i->more & AQ_MEM_ACQUIRE)
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-}
-
-inline_always void store_bytes(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			       const uint64_t *addr, bool shared, unsigned size, bool wide)
-{
-	void *rows[4];
-	uint32_t n = size * i->vec;
-
-	if (!aligned(w, i, addr, size, mask))
-		return;
-	store_rows(w, i, rows);
-	if (i->more & AQ_MEM_RELEASE)
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (mask == AQ_FULL_MASK && i->vec == 1 && !(i->more & AQ_MEM_STRONG) &&
-	    pattern_of(addr, size) == STRIDE) {
-		uint8_t *p = try_ptr(w, addr[0], size * AQ_LANES, shared, true);
-
-		if (p) {
-			store_stride(rows[0], p, size, wide);
-			return;
-		}
-	}
-	for (uint32_t m = mask; m; m &= m - 1) {
-		unsigned l = (unsigned)__builtin_ctz(m);
-		uint8_t *p = lane_ptr(w, i, addr[l], n, shared, true);
-
-		if (!p)
-			return;
-		store_element(p, size, get_lane(rows[0], wide, l));
-		for (unsigned k = 1; k < i->vec; k++)
-			store_element(p + k * size, size, get_lane(rows[k], wide, l));
-	}
-}
-
 uint8_t *aq_local_memory(struct aq_warp *w)
 {
 	if (!w->local)
@@ -339,36 +77,8 @@ uint8_t *aq_local_memory(struct aq_warp *w)
 	return w->local;
 }
 
-/* Words interleaved over the lanes: an element of 8 bytes is two words, smaller ones are inside one. */
-inline_always uint64_t load_words(const uint8_t *base, uint32_t offset, unsigned lane,
-				  unsigned size, bool is_signed)
-{
-	const uint8_t *p = base + (size_t)(offset >> 2) * (AQ_LANES * 4) + lane * 4 + (offset & 3);
-	uint32_t hi;
-
-	if (size < 8)
-		return load_element(p, size, is_signed);
-	memcpy(&hi, p + AQ_LANES * 4, 4);
-	return load_element(p, 4, false) | (uint64_t)hi << 32;
-}
-
-inline_always void store_words(uint8_t *base, uint32_t offset, unsigned lane, unsigned size,
-			       uint64_t v)
-{
-	uint8_t *p = base + (size_t)(offset >> 2) * (AQ_LANES * 4) + lane * 4 + (offset & 3);
-	uint32_t hi = (uint32_t)(v >> 32);
-
-	if (size < 8) {
-		store_element(p, size, v);
-		return;
-	}
-	store_element(p, 4, v);
-	memcpy(p + AQ_LANES * 4, &hi, 4);
-}
-
-/* Checked: every lane's element is inside the thread's local memory. */
-static bool check_local(struct aq_warp *w, const struct aq_insn *i, const uint64_t *addr,
-			uint32_t n, uint32_t mask)
+bool aq_check_local(struct aq_warp *w, const struct aq_insn *i, const uint64_t *addr, uint32_t n,
+		    uint32_t mask)
 {
 	uint32_t limit = w->block->grid->local_limit;
 
@@ -388,288 +98,6 @@ static bool check_local(struct aq_warp *w, const struct aq_insn *i, const uint64
 		return false;
 	}
 	return true;
-}
-
-inline_always void load_local(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			      const uint64_t *addr, unsigned size, bool is_signed, bool wide)
-{
-	void *rows[4];
-
-	if (!check_local(w, i, addr, size * i->vec, mask))
-		return;
-	load_rows(w, i, rows);
-	for (uint32_t m = mask; m; m &= m - 1) {
-		unsigned l = (unsigned)__builtin_ctz(m);
-
-		for (unsigned k = 0; k < i->vec; k++)
-			put_lane(rows[k], wide, l,
-				 load_words(w->local, (uint32_t)addr[l] + k * size, l, size,
-					    is_signed));
-	}
-}
-
-inline_always void store_local(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			       const uint64_t *addr, unsigned size, bool wide)
-{
-	void *rows[4];
-
-	if (!check_local(w, i, addr, size * i->vec, mask))
-		return;
-	store_rows(w, i, rows);
-	for (uint32_t m = mask; m; m &= m - 1) {
-		unsigned l = (unsigned)__builtin_ctz(m);
-
-		for (unsigned k = 0; k < i->vec; k++)
-			store_words(w->local, (uint32_t)addr[l] + k * size, l, size,
-				    get_lane(rows[k], wide, l));
-	}
-}
-
-inline_always void broadcast(void *row, uint32_t mask, bool wide, uint64_t v)
-{
-	if (mask == AQ_FULL_MASK) {
-		for (unsigned l = 0; l < AQ_LANES; l++)
-			put_lane(row, wide, l, v);
-		return;
-	}
-	for (uint32_t m = mask; m; m &= m - 1)
-		put_lane(row, wide, (unsigned)__builtin_ctz(m), v);
-}
-
-/* The kernel's parameters: the same bytes for all lanes, mostly at the same address. */
-inline_always void load_params(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			       const uint64_t *addr, unsigned size, bool is_signed, bool wide)
-{
-	const struct aq_grid *g = w->block->grid;
-	uint64_t limit = g->kernel->info.param_bytes;
-	void *rows[4];
-
-	if (!aligned(w, i, addr, size, mask))
-		return;
-	load_rows(w, i, rows);
-	if ((i->a & AQ_OPERAND_IN_POOL) && addr[0] < limit && limit - addr[0] >= size * i->vec) {
-		for (unsigned k = 0; k < i->vec; k++)
-			broadcast(rows[k], mask, wide,
-				  load_element(g->params + addr[0] + k * size, size, is_signed));
-		return;
-	}
-	for (uint32_t m = mask; m; m &= m - 1) {
-		unsigned l = (unsigned)__builtin_ctz(m);
-
-		if (addr[l] >= limit || limit - addr[l] < size * i->vec) {
-			aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS,
-				      AQ_WINDOW_BASE(AQ_WINDOW_PARAM) + addr[l]);
-			return;
-		}
-		for (unsigned k = 0; k < i->vec; k++)
-			put_lane(rows[k], wide, l,
-				 load_element(g->params + addr[l] + k * size, size, is_signed));
-	}
-}
-
-/* Lanes of `mask` that point into the same window as its first one, with what is left of their addresses. */
-static uint32_t same_window(const uint64_t *addr, uint32_t mask, unsigned *ret_window,
-			    uint64_t *ret_addr)
-{
-	uint64_t window = addr[__builtin_ctz(mask)] >> AQ_WINDOW_SHIFT;
-	uint32_t same = 0;
-
-	for (unsigned l = 0; l < AQ_LANES; l++) {
-		same |= (uint32_t)(addr[l] >> AQ_WINDOW_SHIFT == window) << l;
-		ret_addr[l] = addr[l] & ((1ULL << AQ_WINDOW_SHIFT) - 1);
-	}
-	*ret_window = (unsigned)window;
-	return same & mask;
-}
-
-inline_always void load_generic(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-				const uint64_t *addr, unsigned size, bool is_signed, bool wide)
-{
-	uint64_t high = 0, part[AQ_LANES];
-
-	for (int l = 0; l < AQ_LANES; l++)
-		high |= addr[l];
-	if (high >> AQ_WINDOW_SHIFT == 0) {
-		load_bytes(w, i, mask, addr, false, size, is_signed, wide);
-		return;
-	}
-	while (mask && !w->event) {
-		unsigned window;
-		uint32_t now = same_window(addr, mask, &window, part);
-
-		mask &= ~now;
-		if (window == 0)
-			load_bytes(w, i, now, addr, false, size, is_signed, wide);
-		else if (window == AQ_WINDOW_SHARED)
-			load_bytes(w, i, now, part, true, size, is_signed, wide);
-		else if (window == AQ_WINDOW_LOCAL)
-			load_local(w, i, now, part, size, is_signed, wide);
-		else if (window == AQ_WINDOW_PARAM)
-			load_params(w, i, now, part, size, is_signed, wide);
-		else
-			aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS, addr[__builtin_ctz(now)]);
-	}
-}
-
-inline_always void store_generic(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-				 const uint64_t *addr, unsigned size, bool wide)
-{
-	uint64_t high = 0, part[AQ_LANES];
-
-	for (int l = 0; l < AQ_LANES; l++)
-		high |= addr[l];
-	if (high >> AQ_WINDOW_SHIFT == 0) {
-		store_bytes(w, i, mask, addr, false, size, wide);
-		return;
-	}
-	while (mask && !w->event) {
-		unsigned window;
-		uint32_t now = same_window(addr, mask, &window, part);
-
-		mask &= ~now;
-		if (window == 0)
-			store_bytes(w, i, now, addr, false, size, wide);
-		else if (window == AQ_WINDOW_SHARED)
-			store_bytes(w, i, now, part, true, size, wide);
-		else if (window == AQ_WINDOW_LOCAL)
-			store_local(w, i, now, part, size, wide);
-		else
-			aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS, addr[__builtin_ctz(now)]);
-	}
-}
-
-/* One handler for each space, size and register. */
-#define LOAD(name, size, sign, wide)                                                               \
-	static void load_global_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)  \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		load_bytes(w, i, mask, addr, false, size, sign, wide);                             \
-	}                                                                                          \
-	static void load_shared_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)  \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		load_bytes(w, i, mask, addr, true, size, sign, wide);                              \
-	}                                                                                          \
-	static void load_local_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)   \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		load_local(w, i, mask, addr, size, sign, wide);                                    \
-	}                                                                                          \
-	static void load_param_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)   \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		load_params(w, i, mask, addr, size, sign, wide);                                   \
-	}                                                                                          \
-	static void load_generic_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask) \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		load_generic(w, i, mask, addr, size, sign, wide);                                  \
-	}                                                                                          \
-	static const struct handlers load_##name = { load_global_##name, load_shared_##name,       \
-						     load_local_##name, load_param_##name,         \
-						     load_generic_##name };
-
-#define STORE(name, size, wide)                                                                    \
-	static void store_global_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask) \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		store_bytes(w, i, mask, addr, false, size, wide);                                  \
-	}                                                                                          \
-	static void store_shared_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask) \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		store_bytes(w, i, mask, addr, true, size, wide);                                   \
-	}                                                                                          \
-	static void store_local_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)  \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		store_local(w, i, mask, addr, size, wide);                                         \
-	}                                                                                          \
-	static void store_generic_##name(struct aq_warp *w, const struct aq_insn *i,               \
-					 uint32_t mask)                                            \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		store_generic(w, i, mask, addr, size, wide);                                       \
-	}                                                                                          \
-	static const struct handlers store_##name = { store_global_##name, store_shared_##name,    \
-						      store_local_##name, NULL,                    \
-						      store_generic_##name };
-
-struct handlers {
-	aq_op_fn global, shared, local, param, generic;
-};
-
-LOAD(u8, 1, false, false)
-LOAD(s8, 1, true, false)
-LOAD(u16, 2, false, false)
-LOAD(s16, 2, true, false)
-LOAD(b32, 4, false, false)
-LOAD(u8w, 1, false, true)
-LOAD(s8w, 1, true, true)
-LOAD(u16w, 2, false, true)
-LOAD(s16w, 2, true, true)
-LOAD(u32w, 4, false, true)
-LOAD(s32w, 4, true, true)
-LOAD(b64, 8, false, true)
-STORE(b8, 1, false)
-STORE(b16, 2, false)
-STORE(b32, 4, false)
-STORE(b8w, 1, true)
-STORE(b16w, 2, true)
-STORE(b32w, 4, true)
-STORE(b64, 8, true)
-
-static aq_op_fn by_space(const struct handlers *h, enum aq_ptx_space space)
-{
-	switch (space) {
-	case AQ_PTX_GLOBAL:
-	case AQ_PTX_CONST:
-		return h->global;
-	case AQ_PTX_SHARED:
-		return h->shared;
-	case AQ_PTX_LOCAL:
-		return h->local;
-	case AQ_PTX_PARAM:
-		return h->param;
-	case AQ_PTX_GENERIC:
-	case AQ_PTX_REG:
-	default:
-		return h->generic;
-	}
-}
-
-aq_op_fn aq_load_select(enum aq_ptx_space space, unsigned size, bool is_signed, bool wide)
-{
-	/* [log2 of size][signed][wide] */
-	static const struct handlers *const table[4][2][2] = {
-		{ { &load_u8, &load_u8w }, { &load_s8, &load_s8w } },
-		{ { &load_u16, &load_u16w }, { &load_s16, &load_s16w } },
-		{ { &load_b32, &load_u32w }, { &load_b32, &load_s32w } },
-		{ { NULL, &load_b64 }, { NULL, &load_b64 } },
-	};
-
-	return by_space(table[__builtin_ctz(size)][is_signed][wide], space);
-}
-
-aq_op_fn aq_store_select(enum aq_ptx_space space, unsigned size, bool wide)
-{
-	static const struct handlers *const table[4][2] = {
-		{ &store_b8, &store_b8w },
-		{ &store_b16, &store_b16w },
-		{ &store_b32, &store_b32w },
-		{ NULL, &store_b64 },
-	};
-
-	return by_space(table[__builtin_ctz(size)][wide], space);
 }
 
 /* Base of the words that a named parameter is in: the frame's area, or local memory at this activation. NULL after a fault. */

@@ -22,11 +22,17 @@ void aq_op_nop(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
 void aq_op_fence(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
 
 /*
- * memory.c: handlers by space. a: address (more: AQ_MEM_ADDR32), imm: offset, size, vec, more. Loads write dst, dst2, c, d; stores read
+ * access.c: handlers by space. a: address (more: AQ_MEM_ADDR32), imm: offset, size, vec, more. Loads write dst, dst2, c, d; stores read
  * b, c, d, dst.
  */
 aq_op_fn aq_load_select(enum aq_ptx_space space, unsigned size, bool is_signed, bool wide);
 aq_op_fn aq_store_select(enum aq_ptx_space space, unsigned size, bool wide);
+/* Those of a level of the architecture: isa.c chooses. */
+aq_op_fn aq_load_select_base(enum aq_ptx_space space, unsigned size, bool is_signed, bool wide);
+aq_op_fn aq_store_select_base(enum aq_ptx_space space, unsigned size, bool wide);
+aq_op_fn aq_load_select_v3(enum aq_ptx_space space, unsigned size, bool is_signed, bool wide);
+aq_op_fn aq_store_select_v3(enum aq_ptx_space space, unsigned size, bool wide);
+/* memory.c */
 /* Parameter areas of calls: imm is the byte offset in the area at row dst2 (load: in row a). Registers as above. */
 void aq_op_load_area(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
 void aq_op_store_area(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);

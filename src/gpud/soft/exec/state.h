@@ -123,12 +123,17 @@ void aq_warp_exit(struct aq_warp *w, uint32_t mask);
 void aq_frame_release(struct aq_warp *w, struct aq_frame *f);
 void aq_barriers_check(struct aq_block *b);
 
-/* memory.c. Host address of `n` bytes at a device address, or NULL after a fault. */
+/* memory.c. The view that holds [va, va + n), or NULL. Views never move while a block runs. */
+const struct aq_view *aq_view_find(struct aq_warp *w, uint64_t va, uint32_t n, bool write);
+/* Host address of `n` bytes at a device address, or NULL after a fault. */
 uint8_t *aq_global_ptr(struct aq_warp *w, const struct aq_insn *i, uint64_t va, uint32_t n,
 		       bool write);
 void aq_lane_addresses(const struct aq_warp *w, const struct aq_insn *i, uint64_t *addr);
 /* False after a fault. */
 bool aq_check_aligned(struct aq_warp *w, const struct aq_insn *i, const uint64_t *addr,
 		      uint32_t bytes, uint32_t mask);
+/* False after a fault; else every lane's n bytes are inside its thread's local memory, which exists. */
+bool aq_check_local(struct aq_warp *w, const struct aq_insn *i, const uint64_t *addr, uint32_t n,
+		    uint32_t mask);
 /* Zeroed when first used; NULL: out of memory. */
 uint8_t *aq_local_memory(struct aq_warp *w);
