@@ -109,7 +109,10 @@ struct change {
 static void change_one(struct opinion *o, const struct change *c)
 {
 	bool host = c->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-	uint32_t bit = host ? 0 : 1U << c->location.id;
+	/* Of other advice the location has not been checked. */
+	bool is_access = !c->is_prefetch && (c->advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+					     c->advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY);
+	uint32_t bit = host || !is_access ? 0 : 1U << c->location.id;
 
 	if (c->is_prefetch) {
 		o->prefetched = c->location;

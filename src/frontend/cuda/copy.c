@@ -38,10 +38,12 @@ CUresult aq_fe_side_check(struct aq_fe_ctx *ctx, struct aq_fe_side *s, enum aq_f
 			       ? CUDA_ERROR_INVALID_VALUE
 			       : CUDA_SUCCESS;
 	res = aq_fe_span_check(ctx, s->addr, extent, rw, &r);
-	if (res == CUDA_SUCCESS && as == AQ_FE_AS_HOST && !on_host(&r))
-		res = CUDA_ERROR_INVALID_VALUE;
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (as == AQ_FE_AS_HOST && !on_host(&r))
+		return CUDA_ERROR_INVALID_VALUE;
 	s->sync = on_host(&r) || r.sync_memops;
-	return res;
+	return CUDA_SUCCESS;
 }
 
 /* Rows that follow each other without a gap on both sides are one long row. */
