@@ -76,6 +76,7 @@ AQ_EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 }
 
 /* Locally unique identifiers are Windows' way of naming adapters. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the driver's signature */
 AQ_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned *node_mask, CUdevice ordinal)
 {
 	struct aq_fe_device *dev;

@@ -191,7 +191,7 @@ static CUresult fetch_contents(struct aq_fe_module *m, const struct aq_rep_modul
 
 	if (rep->n_funcs > AQ_WIRE_MAX_BLOB / 8 || rep->n_globals > AQ_WIRE_MAX_BLOB / 8)
 		return CUDA_ERROR_UNKNOWN;
-	buf = malloc(AQ_WIRE_MAX_PAYLOAD);
+	buf = calloc(1, AQ_WIRE_MAX_PAYLOAD);
 	m->funcs = aligned_alloc(16, (rep->n_funcs + 1) * sizeof(*m->funcs));
 	m->globals = calloc(rep->n_globals + 1, sizeof(*m->globals));
 	if (buf && m->funcs && m->globals) {
@@ -234,7 +234,7 @@ CUresult aq_fe_module_load(struct aq_fe_ctx *ctx, const struct aq_fe_image *imag
 			   struct aq_fe_jit *jit, struct aq_fe_module **ret)
 {
 	struct aq_fe_module *m = aligned_alloc(16, aq_align_up(sizeof(*m), 16));
-	struct aq_rep_module_load rep;
+	struct aq_rep_module_load rep = { 0 };
 	uint64_t t0 = aq_now_ns();
 	CUresult rc;
 

@@ -42,6 +42,10 @@ static void say(const char *entry, const char *what)
 
 CUresult aq_fe_refuse(const char *entry)
 {
+	CUresult rc = aq_fe_enter();
+
+	if (rc != CUDA_SUCCESS)
+		return rc;
 	if (is_news(entry))
 		say(entry, "is not supported by the software card");
 	return CUDA_ERROR_NOT_SUPPORTED;
