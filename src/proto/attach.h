@@ -8,6 +8,14 @@
  *
  * Versions: hello names a range, the welcome the one spoken. A message may be longer than the structure of its version: what is behind it
  * is ignored, so that fields can be added; a shorter one is an error.
+ *
+ * One process may hold several connections to its instance (one a library); they share one slot. The daemon takes the process of a
+ * connection from the kernel, so each process connects by itself: a connection that was inherited over fork() is of no use to the child.
+ *
+ * When the connection ends and the process does not (the daemon was restarted, the program closed all descriptors), the slot stays the
+ * process's. The client connects again with AQ_HELLO_REATTACH, its old slot and epoch, and maps the two new memfds over the old addresses.
+ * If the report page is another file than before (fstat), it copies its own accounts from the old page to the new one first. A hello without
+ * that flag, while the process has no other connection, says that the process image is new and holds nothing.
  */
 #pragma once
 
@@ -41,7 +49,13 @@ struct aq_attach_hello {
 	uint32_t pid;		/* as the client sees itself */
 	uint32_t pages_version; /* AQ_PAGES_VERSION it was built with */
 	char program[32];	/* NUL-terminated; for people */
+	uint32_t flags;		/* AQ_HELLO_… */
+	uint32_t slot, epoch;	/* with AQ_HELLO_REATTACH: of the last welcome */
+	uint32_t reserved;
 };
+
+#define AQ_HELLO_REATTACH \
+	1U /* this process has been welcomed before, and what it holds counts in `slot` */
 
 /* status: 0, or the negative errno with which the attach is refused; message says why. */
 struct aq_attach_welcome {
@@ -63,7 +77,11 @@ struct aq_attach_settle {
 	uint32_t reserved;
 };
 
-/* known: the driver knew the process; then bytes is what it says that the process holds on the card in all. */
+/*
+ * known: the driver knew the process; then bytes is what it says that the process holds on the card in all, by a reading made after the question.
+ * Not known: the driver does not list it (yet), or did not answer within two seconds. One question at a time a connection and card; the daemon
+ * answers the latest one only.
+ */
 struct aq_attach_settled {
 	struct aq_attach_header h;
 	uint32_t card;
