@@ -378,6 +378,81 @@ static void test_order(void)
 	CHECK_INT(*(unsigned *)pinned, 1999);
 }
 
+static void test_batch(void)
+{
+	CUmemcpyAttributes attr[2] = { { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM },
+				       { .srcAccessOrder =
+						 CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL } };
+	CUdeviceptr to[3] = { a, a + 1000, a + 100000 };
+	CUdeviceptr from[3] = { (uintptr_t)src, (uintptr_t)pinned, (uintptr_t)src + 1000 };
+	size_t size[3] = { 1000, 99000, 200000 }, first[2] = { 0, 1 }, fail = 7;
+
+	put_pattern(src, 1000, 60);
+	put_pattern(pinned, 99000, 61);
+	put_pattern(src + 1000, 200000, 62);
+	OK(cuMemcpyBatchAsync_v2(to, from, size, 3, attr, first, 2, stream));
+	memset(pinned, 0, 99000); /* it was read during the call */
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemcpyDtoH_v2(dst, a, 300000));
+	CHECK(has_pattern(dst, 1000, 60) && has_pattern(dst + 1000, 99000, 61));
+	CHECK(has_pattern(dst + 100000, 200000, 62));
+	INVALID(cuMemcpyBatchAsync_v2(to, from, size, 3, attr, first, 2, NULL));
+	INVALID(cuMemcpyBatchAsync_v2(to, from, size, 0, attr, first, 2, stream));
+	INVALID(cuMemcpyBatchAsync_v2(to, from, size, 3, attr, first, 4, stream));
+	first[1] = 0;
+	INVALID(cuMemcpyBatchAsync_v2(to, from, size, 3, attr, first, 2, stream));
+	first[1] = 3;
+	INVALID(cuMemcpyBatchAsync_v2(to, from, size, 3, attr, first, 2, stream));
+	first[1] = 1;
+	to[2] = a + BIG;
+	INVALID(cuMemcpyBatchAsync(to, from, size, 3, attr, first, 2, &fail, stream));
+	CHECK_INT(fail, 2);
+	attr[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+	INVALID(cuMemcpyBatchAsync(to, from, size, 3, attr, first, 2, &fail, stream));
+	CHECK(fail == SIZE_MAX);
+}
+
+static void test_batch_boxes(void)
+{
+	CUDA_ARRAY3D_DESCRIPTOR desc = { 32, 16, 4, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0 };
+	CUDA_MEMCPY3D_BATCH_OP op[2] = { 0 };
+	CUarray array = NULL;
+	size_t fail = 0;
+
+	OK(cuArray3DCreate_v2(&array, &desc));
+	put_pattern(src, 32 * 16 * 4 * 4, 70);
+	op[0].src.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+	op[0].src.op.ptr.ptr = (uintptr_t)src;
+	op[0].dst.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+	op[0].dst.op.array.array = array;
+	op[0].extent = (CUextent3D){ 32, 16, 4 };
+	op[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+	OK(cuMemcpy3DBatchAsync_v2(1, op, 0, stream));
+	op[1].src = op[0].dst;
+	op[1].src.op.array.offset = (CUoffset3D){ 2, 3, 1 };
+	op[1].dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+	op[1].dst.op.ptr.ptr = (uintptr_t)dst;
+	op[1].dst.op.ptr.rowLength = 10;
+	op[1].extent = (CUextent3D){ 5, 2, 2 };
+	op[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+	OK(cuMemcpy3DBatchAsync_v2(1, &op[1], 0, stream));
+	OK(cuStreamSynchronize(stream));
+	for (size_t z = 0; z < 2; z++) {
+		for (size_t y = 0; y < 2; y++)
+			CHECK(memcmp(dst + (z * 2 + y) * 40,
+				     src + (((z + 1) * 16 + y + 3) * 32 + 2) * 4, 20) == 0);
+	}
+	INVALID(cuMemcpy3DBatchAsync_v2(0, op, 0, stream));
+	INVALID(cuMemcpy3DBatchAsync_v2(1, op, 1, stream));
+	INVALID(cuMemcpy3DBatchAsync_v2(1, op, 0, NULL));
+	op[1].extent.width = 0;
+	INVALID(cuMemcpy3DBatchAsync(2, op, &fail, 0, stream));
+	CHECK_INT(fail, 1);
+	op[1].extent.width = 11; /* beyond rowLength */
+	INVALID(cuMemcpy3DBatchAsync(2, op, &fail, 0, stream));
+	OK(cuArrayDestroy(array));
+}
+
 static const struct e2e_test tests[] = {
 	{ "there-and-back", test_there_and_back },
 	{ "async", test_async },
@@ -389,6 +464,8 @@ static const struct e2e_test tests[] = {
 	{ "boxes", test_boxes },
 	{ "fills", test_fills },
 	{ "order", test_order },
+	{ "batch", test_batch },
+	{ "batch-boxes", test_batch_boxes },
 };
 
 int main(void)

@@ -319,6 +319,42 @@ static void test_advise(void)
 	OK(cuMemFree_v2(plain));
 }
 
+static void test_advise_batches(void)
+{
+	CUmemLocation place[2] = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   { CU_MEM_LOCATION_TYPE_HOST, 0 } };
+	CUdeviceptr p[2] = { 0 };
+	size_t size[2] = { MIB, MIB }, first[2] = { 0, 1 };
+	CUstream s = NULL;
+	int v = -9;
+
+	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	OK(cuMemAllocManaged(&p[0], MIB, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemAllocManaged(&p[1], MIB, CU_MEM_ATTACH_HOST));
+	OK(cuMemPrefetchBatchAsync(p, size, 2, place, first, 2, 0, s));
+	OK(cuMemRangeGetAttribute(&v, 4, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p[0], MIB));
+	CHECK_INT(v, 0);
+	OK(cuMemRangeGetAttribute(&v, 4, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p[1], MIB));
+	CHECK_INT(v, CU_DEVICE_CPU);
+	OK(cuMemDiscardBatchAsync(p, size, 2, 0, s));
+	OK(cuMemDiscardAndPrefetchBatchAsync(p, size, 2, place, first, 1, 0, s));
+	INVALID(cuMemPrefetchBatchAsync(p, size, 2, place, first, 2, 0, NULL));
+	INVALID(cuMemPrefetchBatchAsync(p, size, 0, place, first, 2, 0, s));
+	INVALID(cuMemDiscardBatchAsync(p, size, 2, 1, s));
+	size[1] = MIB + 1;
+	INVALID(cuMemDiscardBatchAsync(p, size, 2, 0, s));
+
+	OK(cuStreamAttachMemAsync(s, p[1], 0, CU_MEM_ATTACH_SINGLE));
+	OK(cuStreamAttachMemAsync(s, p[1], MIB, CU_MEM_ATTACH_GLOBAL));
+	INVALID(cuStreamAttachMemAsync(NULL, p[1], 0, CU_MEM_ATTACH_SINGLE));
+	INVALID(cuStreamAttachMemAsync(s, p[1], 4096, CU_MEM_ATTACH_GLOBAL));
+	INVALID(cuStreamAttachMemAsync(s, p[1], 0, 9));
+	INVALID(cuStreamAttachMemAsync(s, 0, 0, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemFree_v2(p[0]));
+	OK(cuMemFree_v2(p[1]));
+	OK(cuStreamDestroy_v2(s));
+}
+
 /* Memory goes with its context, and only that memory. */
 static void test_contexts(void)
 {
@@ -443,6 +479,7 @@ static const struct e2e_test tests[] = {
 	{ "register", test_register },
 	{ "pointer", test_pointer },
 	{ "advise", test_advise },
+	{ "advise-batches", test_advise_batches },
 	{ "contexts", test_contexts },
 	{ "threads", test_threads },
 	{ "many", test_many },

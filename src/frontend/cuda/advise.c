@@ -261,6 +261,97 @@ AQ_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise ad
 	return cuMemAdvise_v2(devPtr, count, advice, location_of(device));
 }
 
+/* ---- batches ---- */
+
+static CUresult batch_enter(CUstream handle, const CUdeviceptr *dptrs, const size_t *sizes,
+			    size_t count, unsigned long long flags)
+{
+	struct aq_fe_ctx *ctx = NULL;
+	struct aq_fe_stream *stream = NULL;
+	CUresult res = aq_fe_copy_enter(handle, &ctx, &stream);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return !dptrs || !sizes || count == 0 || flags != 0 || stream->id == AQ_STREAM_LEGACY
+		       ? CUDA_ERROR_INVALID_VALUE
+		       : CUDA_SUCCESS;
+}
+
+AQ_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+					   CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+					   size_t numPrefetchLocs, unsigned long long flags,
+					   CUstream hStream)
+{
+	size_t at = 0;
+	CUresult res = batch_enter(hStream, dptrs, sizes, count, flags);
+
+	if (res == CUDA_SUCCESS &&
+	    (!prefetchLocs || !aq_fe_batch_indices(prefetchLocIdxs, numPrefetchLocs, count)))
+		res = CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; res == CUDA_SUCCESS && i < count; i++) {
+		if (at + 1 < numPrefetchLocs && prefetchLocIdxs[at + 1] == i)
+			at++;
+		res = cuMemPrefetchAsync_v2(dptrs[i], sizes[i], prefetchLocs[at], 0, hStream);
+	}
+	return res;
+}
+
+static void check_covered(struct aq_fe_range *r, void *arg)
+{
+	struct change *c = arg;
+
+	c->res = covers(r, c->va, c->size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Discarded contents may be anything, so they may also stay. */
+AQ_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+					  unsigned long long flags, CUstream hStream)
+{
+	struct change c = { 0 };
+	CUresult res = batch_enter(hStream, dptrs, sizes, count, flags);
+
+	for (size_t i = 0; res == CUDA_SUCCESS && i < count; i++) {
+		c.va = dptrs[i];
+		c.size = sizes[i];
+		res = aq_fe_range_update(c.va, check_covered, &c) ? c.res
+								  : CUDA_ERROR_INVALID_VALUE;
+	}
+	return res;
+}
+
+AQ_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes,
+						     size_t count, CUmemLocation *prefetchLocs,
+						     size_t *prefetchLocIdxs,
+						     size_t numPrefetchLocs,
+						     unsigned long long flags, CUstream hStream)
+{
+	return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+				       numPrefetchLocs, flags, hStream);
+}
+
+/* ---- attachment ---- */
+
+/* The devices reach managed memory while the host does, so to which stream it is attached changes nothing. */
+AQ_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
+					  unsigned int flags)
+{
+	struct aq_fe_ctx *ctx = NULL;
+	struct aq_fe_stream *stream = NULL;
+	struct aq_fe_range r;
+	CUresult res = aq_fe_copy_enter(hStream, &ctx, &stream);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if ((flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+	     flags != CU_MEM_ATTACH_SINGLE) ||
+	    (flags == CU_MEM_ATTACH_SINGLE && stream->id == AQ_STREAM_LEGACY))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!aq_fe_range_find(dptr, &r) || !r.advice || r.va != dptr ||
+	    (length != 0 && length != r.size))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
 /* ---- questions ---- */
 
 struct question {

@@ -38,3 +38,6 @@ struct aq_fe_box {
 /* Check both sides (against the card of their own context) and copy. */
 CUresult aq_fe_box_run(struct aq_fe_ctx *dst_ctx, struct aq_fe_ctx *src_ctx,
 		       struct aq_fe_stream *stream, const struct aq_fe_box *box, bool async);
+
+/* Whether first[0..n) says which of `count` operations each of n attributes begins to apply to: from 0, growing, below count. */
+bool aq_fe_batch_indices(const size_t *first, size_t n, size_t count);

@@ -44,6 +44,11 @@ AQ_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 	return host_alloc(pp, bytesize, 0);
 }
 
+AQ_EXPORT CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
+{
+	return host_alloc(pp, bytesize, 0);
+}
+
 AQ_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
 	return host_alloc(pp, bytesize, Flags);
@@ -260,6 +265,11 @@ AQ_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int F
 	res = register_locked(ctx, va, bytesize, Flags);
 	(void)pthread_mutex_unlock(&register_lock);
 	return res;
+}
+
+AQ_EXPORT CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+	return cuMemHostRegister_v2(p, bytesize, Flags);
 }
 
 AQ_EXPORT CUresult cuMemHostUnregister(void *p)
