@@ -1,100 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Code objects: what a module becomes as a whole. */
 #include "base/macro.h"
+#include "gpud/soft/exec/graph.h"
 #include "gpud/soft/exec/lower.h"
 #include "util/strbuf.h"
+#include "util/strmap.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* A chain of calls longer than this counts as recursion: its stack is bounded by the launch. */
-#define MAX_STATIC_DEPTH 128
+#define MAX_FUNCS	65536
+#define MAX_PARAM_BYTES 32764
 
-static int add_callee(struct aq_func *f, int32_t func)
+/* Names of symbols and functions, for initialisers: values are pointers into their arrays. */
+struct names {
+	struct aq_strmap symbols, funcs;
+};
+
+static void names_done(struct names *n)
 {
-	int32_t *callees;
-
-	for (uint32_t k = 0; k < f->n_callees; k++)
-		if (f->callees[k] == func)
-			return 0;
-	callees = realloc(f->callees, ((size_t)f->n_callees + 1) * sizeof(*callees));
-	if (!callees)
-		return -ENOMEM;
-	f->callees = callees;
-	f->callees[f->n_callees++] = func;
-	return 0;
+	aq_strmap_done(&n->symbols);
+	aq_strmap_done(&n->funcs);
 }
 
-/* Operand `k` of an instruction of f, or something inside it. */
-static int scan_operand(struct aq_code *c, struct aq_func *f, const struct aq_ptx_insn *in,
-			const struct aq_ptx_operand *op, bool is_target, bool is_entry)
+static int names_init(struct names *n, const struct aq_code *c)
 {
 	int r = 0;
 
-	(void)in;
-	if (op->kind == AQ_PTX_OPERAND_FUNC) {
-		if (is_target)
-			r = add_callee(f, op->func);
-		else
-			c->funcs[op->func].address_taken = true;
-	}
-	if (op->var && op->var->space == AQ_PTX_SHARED && !is_entry) {
-		if (op->var->is_extern)
-			f->uses_dynamic_shared = true;
-		else
-			f->uses_common_shared = true;
-	}
-	for (uint32_t k = 0; k < op->n_sub && r == 0; k++)
-		r = scan_operand(c, f, in, &op->sub[k], false, is_entry);
+	*n = (struct names){ 0 };
+	for (uint32_t k = 0; k < c->n_symbols && r == 0; k++)
+		r = aq_strmap_put(&n->symbols, c->symbols[k].name, strlen(c->symbols[k].name),
+				  &c->symbols[k]);
+	for (uint32_t k = 0; k < c->ptx->n_funcs && r == 0; k++)
+		if (!c->ptx->funcs[k].is_prototype)
+			r = aq_strmap_put(&n->funcs, c->ptx->funcs[k].name,
+					  strlen(c->ptx->funcs[k].name), &c->ptx->funcs[k]);
+	if (r < 0)
+		names_done(n);
 	return r;
-}
-
-static int scan_func(struct aq_code *c, uint32_t index)
-{
-	const struct aq_ptx_func *pf = &c->ptx->funcs[index];
-	struct aq_func *f = &c->funcs[index];
-	int r = 0;
-
-	for (uint32_t n = 0; n < pf->n_insns; n++) {
-		const struct aq_ptx_insn *in = &pf->insns[n];
-		bool call = strcmp(in->name, "call") == 0;
-		/* The target is the first operand that is no list. */
-		unsigned target =
-			call && in->n_operands > 0 && in->operands[0].kind == AQ_PTX_OPERAND_LIST;
-
-		for (unsigned k = 0; k < in->n_operands && r == 0; k++)
-			r = scan_operand(c, f, in, &in->operands[k], call && k == target,
-					 pf->is_entry);
-		if (r < 0)
-			return r;
-		if (call && target < in->n_operands &&
-		    in->operands[target].kind != AQ_PTX_OPERAND_FUNC)
-			f->calls_indirect = true;
-	}
-	return 0;
-}
-
-static const struct aq_ptx_func *find_func(const struct aq_ptx_module *m, const char *name,
-					   uint32_t *ret_index)
-{
-	for (uint32_t k = 0; k < m->n_funcs; k++)
-		if (!m->funcs[k].is_prototype && strcmp(m->funcs[k].name, name) == 0) {
-			*ret_index = k;
-			return &m->funcs[k];
-		}
-	return NULL;
 }
 
 /* Functions whose addresses stand in initialisers can be called from anywhere. */
 static int scan_initialisers(struct aq_code *c)
 {
+	struct names names;
+	int r = names_init(&names, c);
+
+	if (r < 0)
+		return r;
 	for (uint32_t k = 0; k < c->n_symbols; k++)
 		for (uint32_t n = 0; n < c->symbol_vars[k]->n_relocs; n++) {
-			uint32_t index;
+			const char *name = c->symbol_vars[k]->relocs[n].name;
+			const struct aq_ptx_func *f =
+				aq_strmap_get(&names.funcs, name, strlen(name));
 
-			if (find_func(c->ptx, c->symbol_vars[k]->relocs[n].name, &index))
-				c->funcs[index].address_taken = true;
+			if (f)
+				c->funcs[f - c->ptx->funcs].address_taken = true;
 		}
+	names_done(&names);
 	return 0;
 }
 
@@ -246,75 +209,11 @@ static bool kernel_names_common(const struct aq_code *c, const struct aq_ptx_fun
 	return false;
 }
 
-/* What a kernel reaches. */
-struct reach {
-	struct aq_code *c;
-	uint8_t *seen;
-	uint32_t *todo;
-	uint32_t n_todo;
-	bool indirect, common;
-};
-
-static void reach_add(struct reach *r, uint32_t func)
-{
-	if (!r->seen[func]) {
-		r->seen[func] = 1;
-		r->todo[r->n_todo++] = func;
-	}
-}
-
-static void reach_run(struct reach *r, uint32_t start)
-{
-	reach_add(r, start);
-	while (r->n_todo > 0) {
-		const struct aq_func *f = &r->c->funcs[r->todo[--r->n_todo]];
-
-		for (uint32_t k = 0; k < f->n_callees; k++)
-			reach_add(r, (uint32_t)f->callees[k]);
-		r->common |= f->uses_common_shared;
-		if (!f->calls_indirect || r->indirect)
-			continue;
-		r->indirect = true;
-		for (uint32_t k = 0; k < r->c->ptx->n_funcs; k++)
-			if (r->c->funcs[k].address_taken)
-				reach_add(r, k);
-	}
-}
-
-/* Bytes of stack of the deepest chain of calls from `func`; sets *ret_unbounded for recursion. */
-struct depth {
-	uint64_t bytes;
-	uint8_t state; /* 0 new, 1 open, 2 done */
-};
-
-static uint64_t static_stack(struct aq_code *c, struct depth *d, uint32_t func, unsigned level,
-			     bool *ret_unbounded)
-{
-	const struct aq_func *f = &c->funcs[func];
-	uint64_t deepest = 0;
-
-	if (d[func].state == 2)
-		return d[func].bytes;
-	if (d[func].state == 1 || level > MAX_STATIC_DEPTH) {
-		*ret_unbounded = true;
-		return f->local_bytes + AQ_FRAME_CHARGE;
-	}
-	d[func].state = 1;
-	for (uint32_t k = 0; k < f->n_callees; k++)
-		deepest = AQ_MAX(deepest, static_stack(c, d, (uint32_t)f->callees[k], level + 1,
-						       ret_unbounded));
-	d[func].state = 2;
-	d[func].bytes = f->local_bytes + AQ_FRAME_CHARGE + deepest;
-	return d[func].bytes;
-}
-
-static uint32_t registers_of(const struct aq_code *c, const struct aq_ptx_func *pf, uint32_t live,
-			     uint32_t max_threads)
+static uint32_t registers_of(const struct aq_ptx_func *pf, uint32_t live, uint32_t max_threads)
 {
 	/* What a compiler would keep to, so that the kernel can be launched with the block it was made for. */
 	uint32_t most = AQ_MIN(255u, 65536 / max_threads & ~7u), n = live + 6;
 
-	(void)c;
 	if (pf->maxnreg)
 		most = AQ_MIN(most, AQ_MAX(pf->maxnreg, 16u));
 	return AQ_MIN(AQ_MAX(n, 16u), most);
@@ -346,36 +245,24 @@ static uint32_t product(const uint32_t *d)
 	return d[0] || d[1] || d[2] ? (uint32_t)AQ_MIN(n, 1024u) : 1024;
 }
 
-static int finish_kernel(struct aq_code *c, struct aq_kernel *k, struct depth *depths)
+static int finish_kernel(struct aq_code *c, struct aq_graph *g, struct aq_kernel *k)
 {
 	const struct aq_ptx_func *pf = &c->ptx->funcs[k->func];
-	struct aq_func *f = &c->funcs[k->func];
-	struct reach r = { .c = c };
-	uint64_t stack;
-	uint32_t live = f->n_regs;
 	const uint32_t *threads = pf->reqntid[0] ? pf->reqntid : pf->maxntid;
+	struct aq_reach reach;
+	int r = kernel_params(&k->info, pf);
 
-	r.seen = calloc(c->ptx->n_funcs, 1);
-	r.todo = calloc(c->ptx->n_funcs, sizeof(*r.todo));
-	if (!r.seen || !r.todo || kernel_params(&k->info, pf) < 0) {
-		free(r.seen);
-		free(r.todo);
-		return -ENOMEM;
-	}
-	reach_run(&r, k->func);
-	stack = static_stack(c, depths, k->func, 0, &k->unbounded_stack);
-	for (uint32_t n = 0; n < c->ptx->n_funcs; n++)
-		if (r.seen[n])
-			live = AQ_MAX(live, c->funcs[n].n_regs);
-	free(r.seen);
-	free(r.todo);
-	k->unbounded_stack |= r.indirect;
-	k->stack_bytes = (uint32_t)AQ_MIN(stack, (uint64_t)AQ_MAX_LOCAL_BYTES);
+	if (r == 0)
+		r = aq_graph_reach(g, k->func, &reach);
+	if (r < 0)
+		return r;
+	k->unbounded_stack = reach.unbounded || reach.indirect;
+	k->stack_bytes = (uint32_t)AQ_MIN(reach.stack_bytes, (uint64_t)AQ_MAX_LOCAL_BYTES);
 	k->info.name = pf->name;
 	k->info.max_threads = product(threads);
 	memcpy(k->info.reqntid, pf->reqntid, sizeof(k->info.reqntid));
-	k->info.registers = registers_of(c, pf, live, k->info.max_threads);
-	k->info.local_bytes = f->local_bytes;
+	k->info.registers = registers_of(pf, reach.n_regs, k->info.max_threads);
+	k->info.local_bytes = c->funcs[k->func].local_bytes;
 	for (uint32_t n = 0; n < c->n_symbols; n++)
 		if (c->symbols[n].is_const)
 			k->info.const_bytes += (uint32_t)c->symbols[n].size;
@@ -385,24 +272,20 @@ static int finish_kernel(struct aq_code *c, struct aq_kernel *k, struct depth *d
 }
 
 /* Shared memory of a kernel: what is common if it reaches any of it, its own variables, then the dynamic part. */
-static int place_kernel_shared(struct aq_code *c, struct aq_kernel *k, struct aq_strbuf *log)
+static int place_kernel_shared(struct aq_code *c, struct aq_graph *g, struct aq_kernel *k,
+			       struct aq_strbuf *log)
 {
 	const struct aq_ptx_func *pf = &c->ptx->funcs[k->func];
-	struct reach r = { .c = c, .seen = calloc(c->ptx->n_funcs, 1) };
+	struct aq_reach reach;
 	uint64_t at;
 	uint32_t align = 16;
+	int r = aq_graph_reach(g, k->func, &reach);
 
-	r.todo = calloc(c->ptx->n_funcs, sizeof(*r.todo));
-	if (!r.seen || !r.todo) {
-		free(r.seen);
-		free(r.todo);
-		return -ENOMEM;
-	}
-	reach_run(&r, k->func);
-	free(r.seen);
-	free(r.todo);
+	if (r < 0)
+		return r;
+	g->work += c->ptx->n_vars;
 	forget_kernel_places(c);
-	at = r.common || kernel_names_common(c, pf) ? c->common_shared : 0;
+	at = reach.common_shared || kernel_names_common(c, pf) ? c->common_shared : 0;
 	place_func_vars(pf, &at);
 	if (at > AQ_MAX_SHARED_BYTES) {
 		aq_strbuf_printf(
@@ -422,7 +305,7 @@ static int place_kernel_shared(struct aq_code *c, struct aq_kernel *k, struct aq
 	return 0;
 }
 
-static int lower_all(struct aq_code *c, struct aq_strbuf *log)
+static int lower_all(struct aq_code *c, struct aq_graph *g, struct aq_strbuf *log)
 {
 	uint32_t n_errors = 0;
 	int bad = 0;
@@ -434,11 +317,11 @@ static int lower_all(struct aq_code *c, struct aq_strbuf *log)
 			continue;
 		if (c->ptx->funcs[n].is_entry) {
 			c->kernels[c->n_kernels].func = n;
-			r = place_kernel_shared(c, &c->kernels[c->n_kernels++], log);
+			r = place_kernel_shared(c, g, &c->kernels[c->n_kernels++], log);
 		}
 		if (r == 0)
 			r = aq_lower_func(c, n, log, &n_errors);
-		if (r == -ENOMEM)
+		if (r == -ENOMEM || r == -E2BIG)
 			return r;
 		if (r < 0)
 			bad = r;
@@ -448,50 +331,56 @@ static int lower_all(struct aq_code *c, struct aq_strbuf *log)
 	return bad;
 }
 
-static int finish_kernels(struct aq_code *c)
+static int check_module(const struct aq_ptx_module *m, unsigned sm, struct aq_strbuf *log)
 {
-	struct depth *depths = calloc((size_t)c->ptx->n_funcs + 1, sizeof(*depths));
-	int r = depths ? 0 : -ENOMEM;
-
-	for (uint32_t k = 0; k < c->n_kernels && r == 0; k++) {
-		/* From each kernel anew: whether a chain is unbounded depends on where it starts. */
-		memset(depths, 0, ((size_t)c->ptx->n_funcs + 1) * sizeof(*depths));
-		r = finish_kernel(c, &c->kernels[k], depths);
-	}
-	free(depths);
-	return r;
-}
-
-static int build(struct aq_code *c, unsigned sm, struct aq_strbuf *log)
-{
-	const struct aq_ptx_module *m = c->ptx;
-	int r;
-
 	if (m->target > sm) {
 		aq_strbuf_printf(log, "the module is for sm_%u; this card is sm_%u\n", m->target,
 				 sm);
 		return -EINVAL;
 	}
+	if (m->n_funcs > MAX_FUNCS) {
+		aq_strbuf_printf(log, "the module has more than %u functions\n", MAX_FUNCS);
+		return -EINVAL;
+	}
+	for (uint32_t k = 0; k < m->n_funcs; k++)
+		if (m->funcs[k].is_entry && m->funcs[k].param_bytes > MAX_PARAM_BYTES) {
+			aq_strbuf_printf(
+				log, "line %u: kernel '%s' has more than %u bytes of parameters\n",
+				m->funcs[k].line, m->funcs[k].name, MAX_PARAM_BYTES);
+			return -EINVAL;
+		}
+	return 0;
+}
+
+static int build(struct aq_code *c, struct aq_graph *g, unsigned sm, struct aq_strbuf *log)
+{
+	const struct aq_ptx_module *m = c->ptx;
+	int r = check_module(m, sm, log);
+
+	if (r < 0)
+		return r;
 	c->funcs = calloc((size_t)m->n_funcs + 1, sizeof(*c->funcs));
 	c->kernels = calloc((size_t)m->n_funcs + 1, sizeof(*c->kernels));
 	if (!c->funcs || !c->kernels)
 		return -ENOMEM;
 	r = collect_symbols(c, log);
-	for (uint32_t n = 0; n < m->n_funcs && r == 0; n++)
-		r = scan_func(c, n);
+	if (r == 0)
+		r = aq_graph_init(g, c);
 	if (r == 0)
 		r = scan_initialisers(c);
-	if (r < 0)
-		return r;
-	r = place_common_shared(c);
 	if (r == 0)
-		r = lower_all(c, log);
-	return r == 0 ? finish_kernels(c) : r;
+		r = place_common_shared(c);
+	if (r == 0)
+		r = lower_all(c, g, log);
+	for (uint32_t k = 0; k < c->n_kernels && r == 0; k++)
+		r = finish_kernel(c, g, &c->kernels[k]);
+	return r;
 }
 
 struct aq_code *aq_code_build(struct aq_ptx_module *m, unsigned sm, struct aq_strbuf *log)
 {
 	struct aq_code *c = calloc(1, sizeof(*c));
+	struct aq_graph graph = { 0 };
 	int r;
 
 	if (!c) {
@@ -499,9 +388,12 @@ struct aq_code *aq_code_build(struct aq_ptx_module *m, unsigned sm, struct aq_st
 		return NULL;
 	}
 	c->ptx = m;
-	r = build(c, sm, log);
+	r = build(c, &graph, sm, log);
+	aq_graph_done(&graph);
 	if (r == 0)
 		return c;
+	if (r == -E2BIG)
+		aq_strbuf_printf(log, "the module's call graph is too large\n");
 	if (r == -ENOMEM)
 		aq_strbuf_printf(log, "out of memory\n");
 	aq_code_free(c);
@@ -559,32 +451,24 @@ struct aq_code_symbol *aq_code_symbols(struct aq_code *c, uint32_t *ret_n)
 	return c->symbols;
 }
 
-static int symbol_index(const struct aq_code *c, const char *name)
-{
-	for (uint32_t k = 0; k < c->n_symbols; k++)
-		if (strcmp(c->symbols[k].name, name) == 0)
-			return (int)k;
-	return -1;
-}
-
 /* Addresses in the initialiser of a variable. */
-static int relocate_var(struct aq_code *c, struct aq_ptx_var *v, struct aq_strbuf *log)
+static int relocate_var(struct aq_code *c, const struct names *names, struct aq_ptx_var *v,
+			struct aq_strbuf *log)
 {
 	for (uint32_t n = 0; n < v->n_relocs; n++) {
 		const struct aq_ptx_reloc *r = &v->relocs[n];
-		int k = symbol_index(c, r->name);
-		uint32_t func;
+		const struct aq_code_symbol *s =
+			aq_strmap_get(&names->symbols, r->name, strlen(r->name));
+		const struct aq_ptx_func *f =
+			aq_strmap_get(&names->funcs, r->name, strlen(r->name));
 		uint64_t value;
 
-		if (k >= 0) {
-			value = c->symbols[k].va;
-		} else if (find_func(c->ptx, r->name, &func)) {
-			value = AQ_WINDOW_BASE(AQ_WINDOW_FUNC) | func;
-		} else {
-			aq_strbuf_printf(log, "line %u: initialiser of %s: %s has no address\n",
+		if (!s && (!f || !f->has_body)) {
+			aq_strbuf_printf(log, "line %u: initialiser of %s: unresolved '%s'\n",
 					 v->line, v->name, r->name);
 			return -ENOENT;
 		}
+		value = s ? s->va : AQ_WINDOW_BASE(AQ_WINDOW_FUNC) | (uint64_t)(f - c->ptx->funcs);
 		value += (uint64_t)r->addend;
 		if (!v->init || (r->size != 4 && r->size != 8) || r->offset > v->size ||
 		    v->size - r->offset < r->size)
@@ -596,12 +480,16 @@ static int relocate_var(struct aq_code *c, struct aq_ptx_var *v, struct aq_strbu
 
 int aq_code_relocate(struct aq_code *c, struct aq_strbuf *log)
 {
-	for (uint32_t n = 0; n < c->n_symbols; n++) {
-		int r = relocate_var(c, c->symbol_vars[n], log);
+	struct names names;
+	int r = names_init(&names, c);
 
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
+	for (uint32_t n = 0; n < c->n_symbols && r == 0; n++)
+		r = relocate_var(c, &names, c->symbol_vars[n], log);
+	names_done(&names);
+	if (r < 0)
+		return r;
 	for (uint32_t n = 0; n < c->ptx->n_funcs; n++) {
 		struct aq_func *f = &c->funcs[n];
 

@@ -82,7 +82,7 @@ struct aq_func {
 	/* Call graph. */
 	int32_t *callees;
 	uint32_t n_callees;
-	bool calls_indirect, address_taken, uses_common_shared, uses_dynamic_shared;
+	bool calls_indirect, address_taken, uses_common_shared;
 };
 
 struct aq_kernel {

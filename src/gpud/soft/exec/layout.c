@@ -11,6 +11,7 @@
 /* Places in a thread's local memory and in the area of parameters. */
 struct layout {
 	uint64_t local, area;
+	bool bad; /* a parameter in a register that cannot be one */
 };
 
 static struct aq_loc formal_loc(struct aq_lower *l, struct aq_ptx_var *v, const int32_t *regs,
@@ -20,8 +21,11 @@ static struct aq_loc formal_loc(struct aq_lower *l, struct aq_ptx_var *v, const 
 
 	if (regs && regs[k] >= 0 && (uint32_t)regs[k] < l->pf->n_regs) {
 		enum aq_ptx_type type = l->pf->regs[regs[k]].type;
+		enum aq_row_class class = aq_row_class_of(type);
 
-		loc.kind = aq_row_class_of(type) == AQ_ROW_64 ? AQ_LOC_REG64 : AQ_LOC_REG32;
+		if ((class != AQ_ROW_32 && class != AQ_ROW_64) || l->pf->regs[regs[k]].vec > 1)
+			lay->bad = true;
+		loc.kind = class == AQ_ROW_64 ? AQ_LOC_REG64 : AQ_LOC_REG32;
 		loc.bytes = aq_ptx_type_size(type);
 		return loc; /* row: when rows have their places */
 	}
@@ -164,7 +168,7 @@ static void layout_local_vars(struct aq_lower *l, struct layout *lay)
 int aq_lower_layout(struct aq_lower *l)
 {
 	const struct aq_ptx_func *pf = l->pf;
-	struct layout lay = { 0, 0 };
+	struct layout lay = { 0 };
 	struct aq_func *f = l->f;
 	uint64_t at;
 
@@ -176,6 +180,12 @@ int aq_lower_layout(struct aq_lower *l)
 		if (!layout_formals(l, &lay))
 			return -ENOMEM;
 		find_taken(l, &lay);
+	}
+	if (lay.bad) {
+		aq_strbuf_printf(l->log,
+				 "line %u: function '%s' has parameters of unsupported types\n",
+				 pf->line, pf->name);
+		return -EINVAL;
 	}
 	if (!layout_call_vars(l, &lay))
 		return -ENOMEM;

@@ -89,7 +89,7 @@ static bool lower_brx(struct aq_lower *l)
 
 /* Where an argument or a result of a call is, on the caller's side. */
 static bool call_loc(struct aq_lower *l, const struct aq_ptx_operand *op, bool is_result,
-		     const struct aq_loc *formal, struct aq_loc *ret)
+		     unsigned formal_size, struct aq_loc *ret)
 {
 	enum aq_ptx_type type = aq_reg_type(l, op);
 	struct aq_dst d;
@@ -105,7 +105,7 @@ static bool call_loc(struct aq_lower *l, const struct aq_ptx_operand *op, bool i
 		return true;
 	}
 	if (type == AQ_PTX_NOTYPE) /* a constant, or _ */
-		type = formal && formal->bytes == 8 ? AQ_PTX_B64 : AQ_PTX_B32;
+		type = formal_size == 8 ? AQ_PTX_B64 : AQ_PTX_B32;
 	ret->kind = aq_row_class_of(type) == AQ_ROW_64 ? AQ_LOC_REG64 : AQ_LOC_REG32;
 	ret->bytes = aq_ptx_type_size(type);
 	if (ret->bytes == 0)
@@ -118,8 +118,21 @@ static bool call_loc(struct aq_lower *l, const struct aq_ptx_operand *op, bool i
 	return true;
 }
 
+/* Bytes of parameter k of a known callee; 0 when there is none. */
+static unsigned formal_size(const struct aq_ptx_func *callee, uint32_t k, bool is_ret)
+{
+	const int32_t *regs;
+
+	if (!callee || k >= (is_ret ? callee->n_rets : callee->n_params))
+		return 0;
+	regs = is_ret ? callee->ret_regs : callee->param_regs;
+	if (regs && regs[k] >= 0 && (uint32_t)regs[k] < callee->n_regs)
+		return aq_ptx_type_size(callee->regs[regs[k]].type);
+	return (unsigned)(is_ret ? callee->rets : callee->params)[k].size;
+}
+
 static bool call_list(struct aq_lower *l, const struct aq_ptx_operand *list, bool is_result,
-		      const struct aq_loc *formals, struct aq_loc **ret, uint32_t *ret_n)
+		      const struct aq_ptx_func *callee, struct aq_loc **ret, uint32_t *ret_n)
 {
 	uint32_t n = list ? list->n_sub : 0;
 
@@ -127,10 +140,16 @@ static bool call_list(struct aq_lower *l, const struct aq_ptx_operand *list, boo
 	if (!*ret)
 		return aq_lower_no_memory(l);
 	*ret_n = n;
-	for (uint32_t k = 0; k < n; k++)
-		if (!call_loc(l, &list->sub[k], is_result, formals ? &formals[k] : NULL,
-			      &(*ret)[k]))
+	for (uint32_t k = 0; k < n; k++) {
+		unsigned size = formal_size(callee, k, is_result);
+
+		if (!call_loc(l, &list->sub[k], is_result, size, &(*ret)[k]))
 			return false;
+		if (callee && (size + 3) / 4 != ((*ret)[k].bytes + 3) / 4)
+			return aq_lower_refuse(
+				l, "has a value of %u bytes where function %s has one of %u",
+				(*ret)[k].bytes, callee->name, size);
+	}
 	return true;
 }
 
@@ -176,6 +195,7 @@ static bool lower_call(struct aq_lower *l)
 	static const char *const known[] = { "uni" };
 	const struct aq_ptx_insn *in = l->in;
 	const struct aq_ptx_operand *rets = NULL, *args = NULL, *target;
+	const struct aq_ptx_func *callee = NULL;
 	struct aq_call *c;
 	struct aq_insn *i;
 	uint32_t a = 0, index;
@@ -200,17 +220,15 @@ static bool lower_call(struct aq_lower *l)
 		return false;
 	index = l->f->n_calls - 1;
 	if (target->kind == AQ_PTX_OPERAND_FUNC) {
-		const struct aq_ptx_func *callee = &l->code->ptx->funcs[target->func];
-
+		callee = &l->code->ptx->funcs[target->func];
 		if (!check_callee(l, target->func, args ? args->n_sub : 0, rets ? rets->n_sub : 0))
 			return false;
 		c->func = target->func;
-		(void)callee;
 	} else if (!aq_src_any(l, target, &a, &is64)) {
 		return false;
 	}
-	if (!call_list(l, args, false, NULL, &c->args, &c->n_args) ||
-	    !call_list(l, rets, true, NULL, &c->rets, &c->n_rets))
+	if (!call_list(l, args, false, callee, &c->args, &c->n_args) ||
+	    !call_list(l, rets, true, callee, &c->rets, &c->n_rets))
 		return false;
 	i = aq_emit_op(l, aq_op_call);
 	if (!i)

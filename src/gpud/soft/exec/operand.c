@@ -104,6 +104,9 @@ static bool src_address(struct aq_lower *l, const struct aq_ptx_operand *op,
 	bool is_ret;
 	int formal;
 
+	if (op->kind == AQ_PTX_OPERAND_FUNC && !l->code->ptx->funcs[op->func].has_body)
+		return aq_lower_refuse(l, "refers to unresolved extern function '%s'",
+				       l->code->ptx->funcs[op->func].name);
 	if (op->kind == AQ_PTX_OPERAND_FUNC)
 		return aq_pool_value(l, class, AQ_WINDOW_BASE(AQ_WINDOW_FUNC) | (uint32_t)op->func,
 				     ret);

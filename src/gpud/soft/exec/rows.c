@@ -13,7 +13,9 @@
 
 /* Above this the sets of liveness are not worth their memory: every register gets a row of its own. */
 #define MAX_LIVENESS_BYTES (256ULL * 1024 * 1024)
-#define NONE		   UINT32_MAX
+/* Nested loops take a pass each; what needs more than this was not written to be run. */
+#define MAX_PASSES 100
+#define NONE	   UINT32_MAX
 
 struct live {
 	struct aq_rows *rows;
@@ -119,14 +121,17 @@ static bool number_elements(struct aq_rows *r, const struct aq_ptx_func *f)
 	return r->class && r->row;
 }
 
-static void solve(struct live *lv)
+static bool solve(struct live *lv)
 {
 	const struct aq_flow *fl = lv->fl;
+	unsigned passes = 0;
 	bool changed = true;
 
 	for (uint32_t b = 0; b < fl->n_blocks; b++)
 		memcpy(lv->in + b * lv->words, lv->gen + b * lv->words, lv->words * 8);
 	while (changed) {
+		if (passes++ == MAX_PASSES)
+			return false;
 		changed = false;
 		for (uint32_t k = fl->n_blocks; k-- > 0;) {
 			uint32_t b = fl->order[k];
@@ -149,6 +154,7 @@ static void solve(struct live *lv)
 			}
 		}
 	}
+	return true;
 }
 
 /* Stretch the intervals of everything in `set` over `pos`. */
@@ -183,7 +189,8 @@ static int liveness(struct live *lv)
 			visit_insn(lv, &lv->f->insns[i]);
 	}
 	lv->gen_now = lv->kill_now = NULL;
-	solve(lv);
+	if (!solve(lv))
+		lv->in = lv->out = NULL;
 	return 0;
 }
 
