@@ -899,6 +899,32 @@ static void launches(void)
 	OK(cuMemFree_v2(p));
 }
 
+static void launches_as_before_cuda_4(void)
+{
+	CUfunction fill = function(memory, "fill");
+	CUdeviceptr p = ints(64);
+
+	OK(cuFuncSetBlockShape(fill, 64, 1, 1));
+	OK(cuFuncSetSharedSize(fill, 0));
+	OK(cuParamSetSize(fill, 16));
+	OK(cuParamSeti(fill, 0, 64));
+	OK(cuParamSeti(fill, 4, 70));
+	OK(cuParamSetv(fill, 8, &p, sizeof(p)));
+	OK(cuLaunch(fill));
+	CHECK_INT(read_int(p + 4), 71);
+	OK(cuParamSeti(fill, 4, 80));
+	OK(cuLaunchGrid(fill, 2, 1));
+	CHECK_INT(read_int(p + 4), 81);
+	CHECK_RC(cuFuncSetBlockShape(fill, 0, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_RC(cuParamSetv(fill, 4090, &p, 8), CUDA_ERROR_INVALID_VALUE);
+	CHECK_RC(cuParamSetv(fill, -1, &p, 8), CUDA_ERROR_INVALID_VALUE);
+	CHECK_RC(cuParamSetSize(fill, 5000), CUDA_ERROR_INVALID_VALUE);
+	CHECK_RC(cuLaunchGrid(fill, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	OK(cuParamSetSize(fill, 8));
+	CHECK_RC(cuLaunch(fill), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemFree_v2(p));
+}
+
 static void wrong_launches_are_refused_at_once(void)
 {
 	CUfunction fill = function(memory, "fill");
@@ -1229,6 +1255,7 @@ int main(void)
 		{ "occupancy", occupancy },
 		{ "libraries", libraries },
 		{ "launches", launches },
+		{ "launches as before CUDA 4", launches_as_before_cuda_4 },
 		{ "wrong launches are refused at once", wrong_launches_are_refused_at_once },
 		{ "host functions", host_functions },
 		{ "faults are sticky", faults_are_sticky },

@@ -90,7 +90,7 @@ void aq_fe_stream_attrs_free(struct aq_fe_stream *s);
 /* ---- code ---- */
 
 struct aq_fe_module;
-struct aq_fe_kernel;
+struct aq_fe_legacy;
 
 struct aq_fe_function {
 	struct aq_fe_module *module;
@@ -102,6 +102,7 @@ struct aq_fe_function {
 	struct aq_wire_param *params;
 	_Atomic int max_dynamic_shared, carveout;
 	_Atomic int cache_config;
+	struct aq_fe_legacy *legacy; /* see legacy.c; NULL for nearly all */
 } __attribute__((aligned(16)));
 
 struct aq_fe_global {

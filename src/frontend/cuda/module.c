@@ -175,6 +175,7 @@ static void module_free(struct aq_fe_module *m)
 			(void)aq_fe_handle_remove(AQ_FE_FUNCTION, &m->funcs[i]);
 		free(m->funcs[i].name);
 		free(m->funcs[i].params);
+		free(m->funcs[i].legacy);
 	}
 	for (uint32_t i = 0; m->globals && i < m->n_globals; i++)
 		free(m->globals[i].name);
