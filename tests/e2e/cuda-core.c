@@ -1030,13 +1030,16 @@ static void faults_are_sticky(void)
 {
 	CUcontext bad = NULL;
 	CUmodule m = NULL;
+	CUmodule naps = NULL;
 	CUstream s = NULL;
 	CUevent e = NULL;
 	CUdeviceptr p = 0;
 	unsigned long long where = 0x10;
+	unsigned long long ns = 20000000;
 	int value = 1;
 	int ten = 10;
 	void *params[] = { &where, &value };
+	void *nap_params[] = { &ns, &p };
 	CUfunction f = NULL;
 
 	OK(cuCtxCreate_v2(&bad, 0, 0));
@@ -1044,10 +1047,19 @@ static void faults_are_sticky(void)
 	OK(cuModuleGetFunction(&f, m, "store_at"));
 	OK(cuStreamCreate(&s, 0));
 	OK(cuEventCreate(&e, 0));
+	OK(cuModuleLoadData(&naps, work_ptx));
 	atomic_store(&called, 0);
+	told = CUDA_SUCCESS;
+	OK(cuLaunchKernel(function(naps, "nap"), 1, 1, 1, 1, 1, 1, 0, s, nap_params, NULL));
 	OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
-	(void)cuStreamAddCallback(s, stream_callback, &ten, 0);
+	/* A callback is told; a host function is left out. */
+	OK(cuStreamAddCallback(s, stream_callback, &ten, 0));
+	OK(cuLaunchHostFunc(s, host_function, &value));
 	CHECK_RC(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+	for (int i = 0; i < 1000 && atomic_load(&called) == 0; i++)
+		(void)usleep(1000);
+	CHECK_INT(atomic_load(&called), 10);
+	CHECK_INT(told, CUDA_ERROR_ILLEGAL_ADDRESS);
 	CHECK_RC(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	CHECK_RC(cuMemAlloc_v2(&p, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
 	CHECK_RC(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, params, NULL),
