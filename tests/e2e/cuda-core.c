@@ -7,6 +7,7 @@
 #include "work.ptx.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/wait.h>
@@ -1161,6 +1162,47 @@ static void forked_children_start_afresh(void)
 	OK(cuMemFree_v2(p));
 }
 
+/* A parent that is killed is gone, though a child of it that never heard of us lives on. */
+static void an_orphan_holds_nothing(void)
+{
+	size_t before = 0;
+	size_t after = 0;
+	size_t total = 0;
+	pid_t child = -1;
+	pid_t orphan = 0;
+	CUdeviceptr p;
+	CUcontext c;
+	int fd[2];
+
+	OK(cuMemGetInfo_v2(&before, &total));
+	CHECK_INT(pipe(fd), 0);
+	(void)fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate_v2(&c, 0, 0) != CUDA_SUCCESS ||
+		    cuMemAlloc_v2(&p, 1U << 20) != CUDA_SUCCESS)
+			_exit(1);
+		orphan = fork();
+		if (orphan != 0)
+			(void)!write(fd[1], &orphan, sizeof(orphan));
+		for (;;)
+			(void)pause();
+	}
+	CHECK_INT(read(fd[0], &orphan, sizeof(orphan)), sizeof(orphan));
+	OK(cuMemGetInfo_v2(&after, &total));
+	CHECK(after < before);
+	CHECK_INT(kill(child, SIGKILL), 0);
+	CHECK_INT(waitpid(child, NULL, 0), child);
+	for (int i = 0; i < 2000 && after != before; i++) {
+		(void)usleep(1000);
+		OK(cuMemGetInfo_v2(&after, &total));
+	}
+	CHECK_INT(after, before);
+	CHECK_INT(kill(orphan, SIGKILL), 0);
+	(void)close(fd[0]);
+	(void)close(fd[1]);
+}
+
 static int devices_seen(const char *visible, CUresult want)
 {
 	int n = 0;
@@ -1273,6 +1315,7 @@ int main(void)
 		{ "faults are sticky", faults_are_sticky },
 		{ "peers", peers },
 		{ "forked children start afresh", forked_children_start_afresh },
+		{ "an orphan holds nothing", an_orphan_holds_nothing },
 		{ "visible devices", visible_devices },
 		{ "contexts leave nothing behind", contexts_leave_nothing_behind },
 	};

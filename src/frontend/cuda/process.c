@@ -34,13 +34,20 @@ __thread struct aq_fe_thread aq_fe_self;
 static struct page *_Atomic page;
 static bool was_live; /* not wiped: in a child it tells that there is something to forget */
 
-/* A fork that the kernel does not wipe pages for (before Linux 4.14). */
-static void wipe_in_child(void)
+/*
+ * In a child that fork(2) made: let go of the parent's connection, by which the server sees the parent die. Also for kernels that do not wipe
+ * pages (before Linux 4.14). A child made in another way keeps the connection until it ends or executes something.
+ */
+static void in_child(void)
 {
 	struct page *p = atomic_load(&page);
 
-	atomic_store(&p->live, 0);
-	atomic_store(&p->lock, 0);
+	if (p) {
+		atomic_store(&p->live, 0);
+		atomic_store(&p->lock, 0);
+	}
+	aq_client_abandon(aq_fe.client);
+	aq_fe.client = NULL;
 }
 
 static struct page *get_page(void)
@@ -58,8 +65,8 @@ static struct page *get_page(void)
 		(void)munmap(map, sizeof(*p));
 		return none;
 	}
-	if (madvise(map, sizeof(*p), MADV_WIPEONFORK) != 0)
-		(void)pthread_atfork(NULL, NULL, wipe_in_child);
+	(void)madvise(map, sizeof(*p), MADV_WIPEONFORK);
+	(void)pthread_atfork(NULL, NULL, in_child);
 	return map;
 }
 
