@@ -153,81 +153,108 @@ inline_always void store_bytes(struct aq_warp *w, const struct aq_insn *i, uint3
 	}
 }
 
-inline_always void load_local(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			      const uint64_t *addr, unsigned size, bool is_signed, bool wide)
+/*
+ * What follows is not built for each width: local memory, parameters, and generic addresses that lead to more than device memory.
+ */
+static void load_lane(const struct aq_insn *i, void **rows, unsigned lane, const uint8_t *p)
+{
+	for (unsigned k = 0; k < i->vec; k++)
+		put_lane(rows[k], i->more & AQ_MEM_WIDE, lane,
+			 load_element(p + k * i->size, i->size, i->more & AQ_MEM_SIGNED));
+}
+
+static void load_local_at(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
+			  const uint64_t *addr)
 {
 	void *rows[4];
 
-	if (!aq_check_local(w, i, addr, size * i->vec, mask))
+	if (!aq_check_local(w, i, addr, i->size * i->vec, mask))
 		return;
 	load_rows(w, i, rows);
 	for (uint32_t m = mask; m; m &= m - 1) {
 		unsigned l = (unsigned)__builtin_ctz(m);
 
 		for (unsigned k = 0; k < i->vec; k++)
-			put_lane(rows[k], wide, l,
-				 load_words(w->local, (uint32_t)addr[l] + k * size, l, size,
-					    is_signed));
+			put_lane(rows[k], i->more & AQ_MEM_WIDE, l,
+				 load_words(w->local, (uint32_t)addr[l] + k * i->size, l, i->size,
+					    i->more & AQ_MEM_SIGNED));
 	}
 }
 
-inline_always void store_local(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			       const uint64_t *addr, unsigned size, bool wide)
+static void store_local_at(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
+			   const uint64_t *addr)
 {
 	void *rows[4];
 
-	if (!aq_check_local(w, i, addr, size * i->vec, mask))
+	if (!aq_check_local(w, i, addr, i->size * i->vec, mask))
 		return;
 	store_rows(w, i, rows);
 	for (uint32_t m = mask; m; m &= m - 1) {
 		unsigned l = (unsigned)__builtin_ctz(m);
 
 		for (unsigned k = 0; k < i->vec; k++)
-			store_words(w->local, (uint32_t)addr[l] + k * size, l, size,
-				    get_lane(rows[k], wide, l));
+			store_words(w->local, (uint32_t)addr[l] + k * i->size, l, i->size,
+				    get_lane(rows[k], i->more & AQ_MEM_WIDE, l));
 	}
-}
-
-inline_always void broadcast(void *row, uint32_t mask, bool wide, uint64_t v)
-{
-	if (mask == AQ_FULL_MASK) {
-		for (unsigned l = 0; l < AQ_LANES; l++)
-			put_lane(row, wide, l, v);
-		return;
-	}
-	for (uint32_t m = mask; m; m &= m - 1)
-		put_lane(row, wide, (unsigned)__builtin_ctz(m), v);
 }
 
 /* The kernel's parameters: the same bytes for all lanes, mostly at the same address. */
-inline_always void load_params(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-			       const uint64_t *addr, unsigned size, bool is_signed, bool wide)
+static void load_params_at(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
+			   const uint64_t *addr)
 {
 	const struct aq_grid *g = w->block->grid;
 	uint64_t limit = g->kernel->info.param_bytes;
+	uint32_t n = i->size * i->vec;
 	void *rows[4];
 
-	if (!aligned(w, i, addr, size, mask))
+	if (!aq_check_aligned(w, i, addr, n, mask))
 		return;
 	load_rows(w, i, rows);
-	if ((i->a & AQ_OPERAND_IN_POOL) && addr[0] < limit && limit - addr[0] >= size * i->vec) {
-		for (unsigned k = 0; k < i->vec; k++)
-			broadcast(rows[k], mask, wide,
-				  load_element(g->params + addr[0] + k * size, size, is_signed));
-		return;
-	}
 	for (uint32_t m = mask; m; m &= m - 1) {
 		unsigned l = (unsigned)__builtin_ctz(m);
 
-		if (addr[l] >= limit || limit - addr[l] < size * i->vec) {
+		if (addr[l] >= limit || limit - addr[l] < n) {
 			aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS,
 				      AQ_WINDOW_BASE(AQ_WINDOW_PARAM) + addr[l]);
 			return;
 		}
-		for (unsigned k = 0; k < i->vec; k++)
-			put_lane(rows[k], wide, l,
-				 load_element(g->params + addr[l] + k * size, size, is_signed));
+		load_lane(i, rows, l, g->params + addr[l]);
 	}
+}
+
+static void load_local(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)
+{
+	uint64_t addr[AQ_LANES];
+
+	lane_addresses(w, i, addr);
+	load_local_at(w, i, mask, addr);
+}
+
+static void store_local(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)
+{
+	uint64_t addr[AQ_LANES];
+
+	lane_addresses(w, i, addr);
+	store_local_at(w, i, mask, addr);
+}
+
+static void load_param(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)
+{
+	const struct aq_grid *g = w->block->grid;
+	uint64_t addr[AQ_LANES], limit = g->kernel->info.param_bytes;
+	void *rows[4];
+
+	lane_addresses(w, i, addr);
+	if (!(i->a & AQ_OPERAND_IN_POOL) || mask != AQ_FULL_MASK || i->vec != 1 ||
+	    addr[0] >= limit || limit - addr[0] < i->size || (addr[0] & (i->size - 1u))) {
+		load_params_at(w, i, mask, addr);
+		return;
+	}
+	uint64_t v = load_element(g->params + addr[0], i->size, i->more & AQ_MEM_SIGNED);
+
+	load_rows(w, i, rows);
+	for (unsigned l = 0; l < AQ_LANES; l++)
+		put_lane(rows[0], i->more & AQ_MEM_WIDE, l, v);
 }
 
 /* Lanes of `mask` that point into the same window as its first one, with what is left of their addresses. */
@@ -245,69 +272,110 @@ static uint32_t same_window(const uint64_t *addr, uint32_t mask, unsigned *ret_w
 	return same & mask;
 }
 
-inline_always void load_generic(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-				const uint64_t *addr, unsigned size, bool is_signed, bool wide)
+static void load_bytes_at(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
+			  const uint64_t *addr, bool shared)
 {
-	uint64_t high = 0, part[AQ_LANES];
+	void *rows[4];
 
-	for (int l = 0; l < AQ_LANES; l++)
-		high |= addr[l];
-	if (high >> AQ_WINDOW_SHIFT == 0) {
-		load_bytes(w, i, mask, addr, false, size, is_signed, wide);
+	if (!aq_check_aligned(w, i, addr, i->size * i->vec, mask))
 		return;
+	load_rows(w, i, rows);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		unsigned l = (unsigned)__builtin_ctz(m);
+		const uint8_t *p = lane_ptr(w, i, addr[l], i->size * i->vec, shared, false);
+
+		if (!p)
+			return;
+		load_lane(i, rows, l, p);
 	}
+}
+
+static void store_bytes_at(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
+			   const uint64_t *addr, bool shared)
+{
+	void *rows[4];
+
+	if (!aq_check_aligned(w, i, addr, i->size * i->vec, mask))
+		return;
+	store_rows(w, i, rows);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		unsigned l = (unsigned)__builtin_ctz(m);
+		uint8_t *p = lane_ptr(w, i, addr[l], i->size * i->vec, shared, true);
+
+		if (!p)
+			return;
+		for (unsigned k = 0; k < i->vec; k++)
+			store_element(p + k * i->size, i->size,
+				      get_lane(rows[k], i->more & AQ_MEM_WIDE, l));
+	}
+}
+
+static void load_windows(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
+			 const uint64_t *addr)
+{
+	uint64_t part[AQ_LANES];
+
 	while (mask && !w->event) {
 		unsigned window;
 		uint32_t now = same_window(addr, mask, &window, part);
 
 		mask &= ~now;
-		if (window == 0)
-			load_bytes(w, i, now, addr, false, size, is_signed, wide);
-		else if (window == AQ_WINDOW_SHARED)
-			load_bytes(w, i, now, part, true, size, is_signed, wide);
+		if (window == 0 || window == AQ_WINDOW_SHARED)
+			load_bytes_at(w, i, now, part, window == AQ_WINDOW_SHARED);
 		else if (window == AQ_WINDOW_LOCAL)
-			load_local(w, i, now, part, size, is_signed, wide);
+			load_local_at(w, i, now, part);
 		else if (window == AQ_WINDOW_PARAM)
-			load_params(w, i, now, part, size, is_signed, wide);
+			load_params_at(w, i, now, part);
 		else
 			aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS, addr[__builtin_ctz(now)]);
 	}
+	if (i->more & AQ_MEM_ACQUIRE)
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
-inline_always void store_generic(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
-				 const uint64_t *addr, unsigned size, bool wide)
+static void store_windows(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,
+			  const uint64_t *addr)
 {
-	uint64_t high = 0, part[AQ_LANES];
+	uint64_t part[AQ_LANES];
 
-	for (int l = 0; l < AQ_LANES; l++)
-		high |= addr[l];
-	if (high >> AQ_WINDOW_SHIFT == 0) {
-		store_bytes(w, i, mask, addr, false, size, wide);
-		return;
-	}
+	if (i->more & AQ_MEM_RELEASE)
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	while (mask && !w->event) {
 		unsigned window;
 		uint32_t now = same_window(addr, mask, &window, part);
 
 		mask &= ~now;
-		if (window == 0)
-			store_bytes(w, i, now, addr, false, size, wide);
-		else if (window == AQ_WINDOW_SHARED)
-			store_bytes(w, i, now, part, true, size, wide);
+		if (window == 0 || window == AQ_WINDOW_SHARED)
+			store_bytes_at(w, i, now, part, window == AQ_WINDOW_SHARED);
 		else if (window == AQ_WINDOW_LOCAL)
-			store_local(w, i, now, part, size, wide);
+			store_local_at(w, i, now, part);
 		else
 			aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS, addr[__builtin_ctz(now)]);
 	}
 }
 
-/* One handler for each space, size and register. */
+/* Does any lane's address lie above device memory? */
+inline_always bool has_window(const uint64_t *addr)
+{
+	uint64_t high = 0;
+
+	for (int l = 0; l < AQ_LANES; l++)
+		high |= addr[l];
+	return high >> AQ_WINDOW_SHIFT != 0;
+}
+
+/* One handler for each size and register, of device and of shared memory; generic addresses mostly are the former. */
 #define LOAD(name, size, sign, wide)                                                               \
+	static void load_at_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,      \
+				   const uint64_t *addr)                                           \
+	{                                                                                          \
+		load_bytes(w, i, mask, addr, false, size, sign, wide);                             \
+	}                                                                                          \
 	static void load_global_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)  \
 	{                                                                                          \
 		uint64_t addr[AQ_LANES];                                                           \
 		lane_addresses(w, i, addr);                                                        \
-		load_bytes(w, i, mask, addr, false, size, sign, wide);                             \
+		load_at_##name(w, i, mask, addr);                                                  \
 	}                                                                                          \
 	static void load_shared_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)  \
 	{                                                                                          \
@@ -315,34 +383,30 @@ inline_always void store_generic(struct aq_warp *w, const struct aq_insn *i, uin
 		lane_addresses(w, i, addr);                                                        \
 		load_bytes(w, i, mask, addr, true, size, sign, wide);                              \
 	}                                                                                          \
-	static void load_local_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)   \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		load_local(w, i, mask, addr, size, sign, wide);                                    \
-	}                                                                                          \
-	static void load_param_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)   \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		load_params(w, i, mask, addr, size, sign, wide);                                   \
-	}                                                                                          \
 	static void load_generic_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask) \
 	{                                                                                          \
 		uint64_t addr[AQ_LANES];                                                           \
 		lane_addresses(w, i, addr);                                                        \
-		load_generic(w, i, mask, addr, size, sign, wide);                                  \
+		if (has_window(addr))                                                              \
+			load_windows(w, i, mask, addr);                                            \
+		else                                                                               \
+			load_at_##name(w, i, mask, addr);                                          \
 	}                                                                                          \
 	static const struct handlers load_##name = { load_global_##name, load_shared_##name,       \
-						     load_local_##name, load_param_##name,         \
+						     load_local, load_param,                       \
 						     load_generic_##name };
 
 #define STORE(name, size, wide)                                                                    \
+	static void store_at_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask,     \
+				    const uint64_t *addr)                                          \
+	{                                                                                          \
+		store_bytes(w, i, mask, addr, false, size, wide);                                  \
+	}                                                                                          \
 	static void store_global_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask) \
 	{                                                                                          \
 		uint64_t addr[AQ_LANES];                                                           \
 		lane_addresses(w, i, addr);                                                        \
-		store_bytes(w, i, mask, addr, false, size, wide);                                  \
+		store_at_##name(w, i, mask, addr);                                                 \
 	}                                                                                          \
 	static void store_shared_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask) \
 	{                                                                                          \
@@ -350,22 +414,18 @@ inline_always void store_generic(struct aq_warp *w, const struct aq_insn *i, uin
 		lane_addresses(w, i, addr);                                                        \
 		store_bytes(w, i, mask, addr, true, size, wide);                                   \
 	}                                                                                          \
-	static void store_local_##name(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)  \
-	{                                                                                          \
-		uint64_t addr[AQ_LANES];                                                           \
-		lane_addresses(w, i, addr);                                                        \
-		store_local(w, i, mask, addr, size, wide);                                         \
-	}                                                                                          \
 	static void store_generic_##name(struct aq_warp *w, const struct aq_insn *i,               \
 					 uint32_t mask)                                            \
 	{                                                                                          \
 		uint64_t addr[AQ_LANES];                                                           \
 		lane_addresses(w, i, addr);                                                        \
-		store_generic(w, i, mask, addr, size, wide);                                       \
+		if (has_window(addr))                                                              \
+			store_windows(w, i, mask, addr);                                           \
+		else                                                                               \
+			store_at_##name(w, i, mask, addr);                                         \
 	}                                                                                          \
 	static const struct handlers store_##name = { store_global_##name, store_shared_##name,    \
-						      store_local_##name, NULL,                    \
-						      store_generic_##name };
+						      store_local, NULL, store_generic_##name };
 
 struct handlers {
 	aq_op_fn global, shared, local, param, generic;
