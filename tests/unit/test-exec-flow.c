@@ -215,6 +215,39 @@ static void test_spin_lock(void **state)
 	bench_done(&r.b);
 }
 
+/*
+ * Lanes that wait deep in a call, and ones that wait by a jump through a table, for what a lane still has to do that stands elsewhere.
+ */
+static void test_waiting_elsewhere(void **state)
+{
+	static const char ptx[] =
+		".func await(.param .b64 a) { .reg .b32 %r<4>; .reg .b64 %rd<3>; .reg .pred %p;\n"
+		"	ld.param.u64 %rd1, [a];\n"
+		"L:	ld.volatile.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra L; ret; }\n" HEAD(
+			"call") "	mov.u32 %r3, 0;\n"
+				"AGAIN:	add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, %r1; @%p1 bra AGAIN;\n" /* lane by lane */
+				"	setp.eq.u32 %p2, %r1, 31; @%p2 bra SET;\n"
+				"	{ .param .b64 x; st.param.b64 [x], %rd1; call await, (x); }\n"
+				"	bra END;\n"
+				"SET:	st.volatile.global.u32 [%rd1], 1;\n"
+				"END:	atom.global.add.u32 %r4, [%rd1+4], 1;\n" TAIL HEAD(
+					"table") "ts:	.branchtargets WAIT, END;\n"
+						 "	setp.eq.u32 %p1, %r1, 5; @%p1 bra SET;\n"
+						 "WAIT:	ld.volatile.global.u32 %r2, [%rd1]; brx.idx %r2, ts;\n"
+						 "SET:	st.volatile.global.u32 [%rd1], 1;\n"
+						 "END:	atom.global.add.u32 %r4, [%rd1+4], 1;\n" TAIL;
+	struct run r;
+
+	(void)state;
+	run_init(&r, ptx);
+	run_ok(&r, "call", 32);
+	assert_int_equal(r.v[1], 32);
+	r.v[0] = r.v[1] = 0;
+	run_ok(&r, "table", 32);
+	assert_int_equal(r.v[1], 32);
+	bench_done(&r.b);
+}
+
 /* Lanes 16 and up wait for what lane 0 writes only after they have been seen waiting. */
 static void test_producer_in_warp(void **state)
 {
@@ -406,15 +439,15 @@ static void test_match_redux(void **state)
 /* A warp's barrier is one place for lanes that stand at two. */
 static void test_warp_barrier(void **state)
 {
-	static const char ptx[] = HEAD(
-		"k") "	setp.lt.u32 %p1, %r1, 16;\n"
-		     "	@%p1 bra LOW;\n"
-		     "	st.volatile.global.u32 [%rd3], 5;\n"
-		     "	bar.warp.sync -1;\n"
-		     "	bra END;\n"
-		     "LOW:	bar.warp.sync 0xffffffff;\n"
-		     "	ld.volatile.global.u32 %r2, [%rd3+64]; st.global.u32 [%rd3], %r2;\n"
-		     "END:\n" TAIL;
+	static const char ptx[] =
+		HEAD("k") "	setp.lt.u32 %p1, %r1, 16;\n"
+			  "	@%p1 bra LOW;\n"
+			  "	st.volatile.global.u32 [%rd3], 5;\n"
+			  "	bar.warp.sync -1;\n"
+			  "	bra END;\n"
+			  "LOW:	bar.warp.sync 0xffffffff;\n"
+			  "	ld.volatile.global.u32 %r2, [%rd3+64]; st.global.u32 [%rd3], %r2;\n"
+			  "END:\n" TAIL;
 	struct run r;
 
 	(void)state;
@@ -482,13 +515,21 @@ static void test_specials(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_call),	      cmocka_unit_test(test_recursion),
-		cmocka_unit_test(test_indirect_call), cmocka_unit_test(test_brx),
-		cmocka_unit_test(test_spin_lock),     cmocka_unit_test(test_producer_in_warp),
-		cmocka_unit_test(test_barriers),      cmocka_unit_test(test_hang),
-		cmocka_unit_test(test_vote),	      cmocka_unit_test(test_shfl),
-		cmocka_unit_test(test_match_redux),   cmocka_unit_test(test_warp_barrier),
-		cmocka_unit_test(test_exit_inside),   cmocka_unit_test(test_specials),
+		cmocka_unit_test(test_call),
+		cmocka_unit_test(test_recursion),
+		cmocka_unit_test(test_indirect_call),
+		cmocka_unit_test(test_brx),
+		cmocka_unit_test(test_spin_lock),
+		cmocka_unit_test(test_waiting_elsewhere),
+		cmocka_unit_test(test_producer_in_warp),
+		cmocka_unit_test(test_barriers),
+		cmocka_unit_test(test_hang),
+		cmocka_unit_test(test_vote),
+		cmocka_unit_test(test_shfl),
+		cmocka_unit_test(test_match_redux),
+		cmocka_unit_test(test_warp_barrier),
+		cmocka_unit_test(test_exit_inside),
+		cmocka_unit_test(test_specials),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -340,6 +340,32 @@ static void test_symbols(void **state)
 	bench_done(&r.b);
 }
 
+static void test_copy_async(void **state)
+{
+	static const char ptx[] = ".shared .align 16 .b8 s[1024];\n" HEAD(
+		"k") "	mul.wide.u32 %rd4, %r1, 16; add.u64 %rd5, %rd1, %rd4; mov.u32 %r2, s; mad.lo.u32 %r3, %r1, 16, %r2;\n"
+		     "	cp.async.cg.shared.global [%r3], [%rd5], 16;\n"
+		     "	cp.async.ca.shared.global [%r3+512], [%rd5+4], 4, %r1;\n"
+		     "	cp.async.commit_group; cp.async.wait_group 0; cp.async.wait_all; bar.warp.sync -1;\n"
+		     "	ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3]; st.global.v4.u32 [%rd5+1024], {%r7, %r6, %r5, %r4};\n"
+		     "	ld.shared.u32 %r8, [%r3+512]; st.global.u32 [%rd3+2048], %r8;\n" TAIL;
+	struct run r;
+
+	(void)state;
+	run_init(&r, ptx);
+	for (uint32_t k = 0; k < 128; k++)
+		r.v[k] = 0x01010101 * (k + 1);
+	run_ok(&r, "k", 32);
+	for (uint32_t t = 0; t < 32; t++) {
+		uint32_t have = t < 4 ? t : 4, word = r.v[4 * t + 1];
+
+		for (uint32_t k = 0; k < 4; k++)
+			assert_int_equal(r.v[256 + 4 * t + k], r.v[4 * t + 3 - k]);
+		assert_int_equal(r.v[512 + t], have == 4 ? word : word & ((1u << 8 * have) - 1));
+	}
+	bench_done(&r.b);
+}
+
 struct fault_case {
 	const char *insns;
 	enum aq_status fault;
@@ -469,11 +495,12 @@ static void test_refused_modules(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_widths),	 cmocka_unit_test(test_vectors),
-		cmocka_unit_test(test_generic),	 cmocka_unit_test(test_shared_layout),
-		cmocka_unit_test(test_atomics),	 cmocka_unit_test(test_local),
-		cmocka_unit_test(test_symbols),	 cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_refused_modules),
+		cmocka_unit_test(test_widths),		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_generic),		cmocka_unit_test(test_shared_layout),
+		cmocka_unit_test(test_atomics),		cmocka_unit_test(test_local),
+		cmocka_unit_test(test_symbols),		cmocka_unit_test(test_copy_async),
+		cmocka_unit_test(test_faults),		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_refused_modules),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

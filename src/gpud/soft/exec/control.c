@@ -208,6 +208,7 @@ void aq_op_brx(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)
 		aq_warp_fault(w, i, AQ_E_ILLEGAL_INSN, first);
 		return;
 	}
+	w->spins += sw->targets[first] <= w->group->pc;
 	w->group->pc = sw->targets[first];
 	w->event = true;
 }

@@ -555,27 +555,96 @@ bool aq_lower_spill_formals(struct aq_lower *l, bool rets)
 	return true;
 }
 
-int aq_lower_memory(struct aq_lower *l)
+/*
+ * cp.async.{ca,cg}.shared.global [to], [from], size{, bytes that there are}: done at once, so that its groups have nothing to wait for.
+ */
+static bool lower_copy_async(struct aq_lower *l)
 {
-	const char *name = l->in->name;
-	bool ok;
+	static const char *const known[] = {
+		"async", "ca", "cg", "shared", "shared::cta", "global"
+	};
+	const struct aq_ptx_insn *in = l->in;
+	bool hint = aq_has_mod(in, "L2::cache_hint");
+	unsigned n = in->n_operands - hint;
+	struct address to, from;
+	uint64_t size = 0;
+	uint32_t have;
+	struct aq_insn *i;
 
-	if (strcmp(name, "ld") == 0 || strcmp(name, "ldu") == 0)
-		ok = lower_ldst(l, false);
-	else if (strcmp(name, "st") == 0)
-		ok = lower_ldst(l, true);
-	else if (strcmp(name, "atom") == 0 || strcmp(name, "red") == 0)
-		ok = lower_atom(l, name[0] == 'r');
-	else if (strcmp(name, "cvta") == 0)
-		ok = lower_cvta(l);
-	else if (strcmp(name, "isspacep") == 0)
-		ok = lower_isspacep(l);
-	else if (strcmp(name, "membar") == 0 || strcmp(name, "fence") == 0)
-		ok = lower_fence(l);
-	else if (strcmp(name, "prefetch") == 0 || strcmp(name, "prefetchu") == 0 ||
-		 strcmp(name, "discard") == 0 || strcmp(name, "applypriority") == 0)
-		ok = lower_hint(l);
-	else
-		return 0;
-	return ok ? 1 : -1;
+	if (aq_has_mod(in, "commit_group") || aq_has_mod(in, "wait_group") ||
+	    aq_has_mod(in, "wait_all"))
+		return in->n_mods == 2 ? aq_emit_op(l, aq_op_nop) != NULL
+				       : aq_lower_refuse(l, "is not supported");
+	for (uint8_t k = 0; k < in->n_mods; k++) {
+		bool ok = starts(in->mods[k], "L2::");
+
+		for (size_t j = 0; j < AQ_ARRAY_SIZE(known) && !ok; j++)
+			ok = strcmp(in->mods[k], known[j]) == 0;
+		if (!ok)
+			return aq_lower_refuse(l, "is not supported: modifier .%s", in->mods[k]);
+	}
+	if (!aq_has_mod(in, "async") || in->n_operands < 3u + hint || n > 4)
+		return aq_lower_refuse(l, "is not supported");
+	if (!aq_imm(l, &in->operands[2], &size))
+		return false;
+	if (size != 4 && size != 8 && size != 16)
+		return aq_lower_refuse(l, "cannot copy %llu bytes", (unsigned long long)size);
+	if (n == 4 && aq_reg_type(l, &in->operands[3]) == AQ_PTX_PRED)
+		return aq_lower_refuse(l, "is not supported with a predicate");
+	if (!lower_address(l, &in->operands[0], AQ_PTX_SHARED, &to) ||
+	    !lower_address(l, &in->operands[1], AQ_PTX_GLOBAL, &from) ||
+	    (n == 4 ? !aq_src(l, &in->operands[3], AQ_PTX_U32, false, &have)
+		    : !aq_pool_value(l, AQ_ROW_32, size, &have)))
+		return false;
+	if (from.is32 || (int64_t)from.imm != (int32_t)from.imm)
+		return aq_lower_refuse(l, "is not supported with this address");
+	i = aq_emit_op(l, aq_op_copy_async);
+	if (!i)
+		return false;
+	i->a = to.row;
+	i->imm = to.imm;
+	i->more = to.is32 ? AQ_MEM_ADDR32 : 0;
+	i->b = from.row;
+	i->target = (uint32_t)from.imm;
+	i->c = have;
+	i->size = (uint8_t)size;
+	return true;
 }
+
+static bool lower_ld(struct aq_lower *l)
+{
+	return lower_ldst(l, false);
+}
+
+static bool lower_st(struct aq_lower *l)
+{
+	return lower_ldst(l, true);
+}
+
+static bool lower_atom_result(struct aq_lower *l)
+{
+	return lower_atom(l, false);
+}
+
+static bool lower_red(struct aq_lower *l)
+{
+	return lower_atom(l, true);
+}
+
+const struct aq_lower_part aq_lower_memory_parts[] = {
+	{ "ld", lower_ld },
+	{ "ldu", lower_ld },
+	{ "st", lower_st },
+	{ "atom", lower_atom_result },
+	{ "red", lower_red },
+	{ "cp", lower_copy_async },
+	{ "cvta", lower_cvta },
+	{ "isspacep", lower_isspacep },
+	{ "membar", lower_fence },
+	{ "fence", lower_fence },
+	{ "prefetch", lower_hint },
+	{ "prefetchu", lower_hint },
+	{ "discard", lower_hint },
+	{ "applypriority", lower_hint },
+	{ 0 },
+};

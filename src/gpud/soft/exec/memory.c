@@ -169,6 +169,37 @@ void aq_op_cvta(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)
 	aq_store64(&w->r, i->dst, a, mask);
 }
 
+void aq_op_copy_async(struct aq_warp *w, const struct aq_insn *i, uint32_t mask)
+{
+	const uint64_t *b = aq_row64(&w->r, i->b);
+	const uint32_t *have = aq_row32(&w->r, i->c);
+	uint64_t to[AQ_LANES], from[AQ_LANES];
+	uint32_t limit = w->block->grid->shared_bytes;
+
+	lane_addresses(w, i, to);
+	for (int l = 0; l < AQ_LANES; l++)
+		from[l] = b[l] + (uint64_t)(int32_t)i->target;
+	if (!aq_check_aligned(w, i, to, i->size, mask) ||
+	    !aq_check_aligned(w, i, from, i->size, mask))
+		return;
+	for (uint32_t m = mask; m; m &= m - 1) {
+		unsigned l = (unsigned)__builtin_ctz(m);
+		uint32_t n = AQ_MIN(have[l], (uint32_t)i->size);
+		const uint8_t *p = NULL;
+
+		if (to[l] >= limit || limit - to[l] < i->size) {
+			aq_warp_fault(w, i, AQ_E_ILLEGAL_ADDRESS,
+				      AQ_WINDOW_BASE(AQ_WINDOW_SHARED) + to[l]);
+			return;
+		}
+		if (n > 0 && !(p = aq_global_ptr(w, i, from[l], n, false)))
+			return;
+		if (n > 0)
+			memcpy(w->block->shared + to[l], p, n);
+		memset(w->block->shared + to[l] + n, 0, i->size - n);
+	}
+}
+
 static bool is_const(const struct aq_code *code, uint64_t va)
 {
 	for (uint32_t k = 0; k < code->n_symbols; k++) {

@@ -38,6 +38,8 @@ void aq_op_load_area(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
 void aq_op_store_area(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
 /* dst (64 bits) = generic address of a in window imm; back, with size 1. Zero-extends a 32-bit a (AQ_MEM_ADDR32). */
 void aq_op_cvta(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
+/* size bytes to shared memory at a + imm from device memory at b + (int32_t)target; beyond c bytes zeros. */
+void aq_op_copy_async(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
 /* dst (predicate) = a lies in i->space */
 void aq_op_isspacep(struct aq_warp *w, const struct aq_insn *i, uint32_t mask);
 

@@ -133,12 +133,35 @@ static bool goes_before(const struct aq_group *a, const struct aq_group *b)
 	return a->pc < b->pc;
 }
 
+/* After much going round in circles: the group that waited longest goes first for as long. */
+static void take_turns(struct aq_warp *w)
+{
+	struct aq_group *oldest = NULL;
+
+	w->spins = 0;
+	for (uint32_t k = 0; k < w->n_groups; k++) {
+		struct aq_group *g = &w->groups[k];
+
+		if (g->state != AQ_GROUP_RUN)
+			continue;
+		g->boost = 0;
+		if (!oldest || g->stamp < oldest->stamp)
+			oldest = g;
+	}
+	if (!oldest)
+		return;
+	oldest->boost = PATIENCE;
+	oldest->late = 0;
+}
+
 /* The group to run, with those at the same place merged into it; NULL: all wait. */
 static struct aq_group *pick(struct aq_warp *w)
 {
 	struct aq_group *best = NULL;
 
 	tidy(w);
+	if (w->spins >= PATIENCE)
+		take_turns(w);
 	for (uint32_t k = 0; k < w->n_groups; k++) {
 		struct aq_group *g = &w->groups[k];
 
@@ -180,31 +203,18 @@ static const struct aq_insn *next_meeting(const struct aq_warp *w, const struct 
 /* At a backward branch with other groups about: true if another one should go on now. */
 static bool yield_at_branch(struct aq_warp *w, struct aq_group *g, uint32_t pc, uint32_t target)
 {
-	struct aq_group *oldest = NULL;
-
 	for (uint32_t k = 0; k < w->n_groups; k++) {
-		struct aq_group *o = &w->groups[k];
+		const struct aq_group *o = &w->groups[k];
 
-		if (o == g || !o->mask || o->state != AQ_GROUP_RUN)
-			continue;
-		if (o->frame == g->frame && o->pc > target && o->pc <= pc) {
+		if (o != g && o->mask && o->state == AQ_GROUP_RUN && o->frame == g->frame &&
+		    o->pc > target && o->pc <= pc) {
 			g->late = pc;
 			return true;
 		}
-		if (!oldest || o->stamp < oldest->stamp)
-			oldest = o;
 	}
 	if (g->boost > 0 && --g->boost == 0)
 		return true;
-	if (++w->spins < PATIENCE)
-		return false;
-	w->spins = 0;
-	/* Sleepers wake only when somebody looks. */
-	if (oldest) {
-		oldest->boost = PATIENCE;
-		g->boost = 0;
-	}
-	return true;
+	return ++w->spins >= PATIENCE;
 }
 
 /* Some lanes of the group take the branch, others do not. */
