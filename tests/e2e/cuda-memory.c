@@ -361,13 +361,15 @@ static void test_contexts(void)
 	CUcontext other = NULL;
 	CUdeviceptr mine = 0, theirs = 0;
 	void *host = NULL;
-	unsigned char byte = 0;
+	unsigned char byte = 0, *own = malloc(MIB);
 
 	OK(cuMemAlloc_v2(&mine, 1000));
 	OK(cuMemsetD8_v2(mine, 6, 1000));
 	OK(cuCtxCreate_v2(&other, 0, 0));
 	OK(cuMemAlloc_v2(&theirs, 1000));
 	OK(cuMemAllocHost_v2(&host, 4096));
+	put_pattern(own, MIB, 90);
+	OK(cuMemHostRegister_v2(own, MIB, 0));
 	OK(cuMemcpyDtoD_v2(theirs, mine,
 			   1000)); /* unified addresses: across contexts of one device */
 	OK(cuMemcpyDtoH_v2(&byte, theirs, 1));
@@ -377,6 +379,12 @@ static void test_contexts(void)
 	INVALID(cuMemFree_v2(theirs));
 	INVALID(cuMemFreeHost(host));
 	INVALID(cuMemsetD8_v2(theirs, 0, 1));
+	CHECK(has_pattern(own, MIB, 90)); /* the application's own memory stays */
+	CHECK_RC(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	OK(cuMemHostRegister_v2(own, MIB, 0));
+	OK(cuMemHostUnregister(own));
+	CHECK(has_pattern(own, MIB, 90));
+	free(own);
 	byte = 0;
 	OK(cuMemcpyDtoH_v2(&byte, mine + 999, 1));
 	CHECK(byte == 6);
@@ -403,8 +411,10 @@ static void test_many(void)
 	CUdeviceptr *p = calloc(MANY, sizeof(*p)), base = 0;
 	size_t size = 0, free0 = 0, free1 = 0, total = 0;
 	double t0 = 0, first = 0, last = 0;
+	CUcontext other = NULL;
 
 	OK(cuMemGetInfo_v2(&free0, &total));
+	OK(cuCtxCreate_v2(&other, 0, 0));
 	for (size_t i = 0; i < MANY; i++) {
 		if (i % (MANY / 10) == 0)
 			t0 = seconds();
@@ -422,8 +432,11 @@ static void test_many(void)
 			e2e_failures++;
 	}
 	(void)printf("# look-up: %.0f ns\n", (seconds() - t0) / MANY * 1e9);
-	for (size_t i = 0; i < MANY; i++)
+	for (size_t i = 0; i < MANY; i += 20)
 		NEED(cuMemFree_v2(p[i]));
+	OK(cuCtxDestroy_v2(other)); /* and the rest with it */
+	OK(cuCtxSetCurrent(shared_ctx));
+	CHECK_RC(cuMemGetAddressRange_v2(&base, &size, p[MANY - 1]), CUDA_ERROR_NOT_FOUND);
 	OK(cuMemGetInfo_v2(&free1, &total));
 	CHECK(free1 == free0);
 	free(p);
