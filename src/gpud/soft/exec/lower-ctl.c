@@ -340,33 +340,44 @@ static bool lower_nanosleep(struct aq_lower *l)
 	return true;
 }
 
-int aq_lower_control(struct aq_lower *l)
+static bool lower_ret(struct aq_lower *l)
 {
-	const char *name = l->in->name;
-	bool ok;
-
-	if (strcmp(name, "bra") == 0)
-		ok = lower_bra(l);
-	else if (strcmp(name, "brx") == 0)
-		ok = lower_brx(l);
-	else if (strcmp(name, "call") == 0)
-		ok = lower_call(l);
-	else if (strcmp(name, "ret") == 0)
-		ok = lower_end(l, aq_op_ret);
-	else if (strcmp(name, "exit") == 0)
-		ok = lower_end(l, aq_op_exit);
-	else if (strcmp(name, "trap") == 0 || strcmp(name, "brkpt") == 0)
-		ok = lower_end(l, aq_op_trap);
-	else if (strcmp(name, "bar") == 0 && aq_has_mod(l->in, "warp"))
-		ok = lower_warp_bar(l);
-	else if (strcmp(name, "bar") == 0 || strcmp(name, "barrier") == 0)
-		ok = lower_bar(l);
-	else if (strcmp(name, "nanosleep") == 0)
-		ok = lower_nanosleep(l);
-	else if (strcmp(name, "griddepcontrol") == 0 || strcmp(name, "pmevent") == 0)
-		ok = aq_emit_op(l, aq_op_nop) !=
-		     NULL; /* no grid starts before another ends; no counters */
-	else
-		return 0;
-	return ok ? 1 : -1;
+	return lower_end(l, aq_op_ret);
 }
+
+static bool lower_exit(struct aq_lower *l)
+{
+	return lower_end(l, aq_op_exit);
+}
+
+static bool lower_trap(struct aq_lower *l)
+{
+	return lower_end(l, aq_op_trap);
+}
+
+static bool lower_barrier(struct aq_lower *l)
+{
+	return aq_has_mod(l->in, "warp") ? lower_warp_bar(l) : lower_bar(l);
+}
+
+/* No grid starts before another ends; there are no counters. */
+static bool lower_nothing(struct aq_lower *l)
+{
+	return aq_emit_op(l, aq_op_nop) != NULL;
+}
+
+const struct aq_lower_part aq_lower_control_parts[] = {
+	{ "bra", lower_bra },
+	{ "brx", lower_brx },
+	{ "call", lower_call },
+	{ "ret", lower_ret },
+	{ "exit", lower_exit },
+	{ "trap", lower_trap },
+	{ "brkpt", lower_trap },
+	{ "bar", lower_barrier },
+	{ "barrier", lower_bar },
+	{ "nanosleep", lower_nanosleep },
+	{ "griddepcontrol", lower_nothing },
+	{ "pmevent", lower_nothing },
+	{ 0 },
+};

@@ -196,22 +196,12 @@ static bool lower_elect(struct aq_lower *l)
 	return true;
 }
 
-int aq_lower_warp(struct aq_lower *l)
-{
-	static const struct {
-		const char *name;
-		bool (*lower)(struct aq_lower *l);
-	} parts[] = {
-		{ "vote", lower_vote },
-		{ "shfl", lower_shfl },
-		{ "match", lower_match },
-		{ "redux", lower_redux },
-		{ "activemask", lower_activemask },
-		{ "elect", lower_elect },
-	};
-
-	for (size_t k = 0; k < AQ_ARRAY_SIZE(parts); k++)
-		if (strcmp(l->in->name, parts[k].name) == 0)
-			return parts[k].lower(l) ? 1 : -1;
-	return 0;
-}
+const struct aq_lower_part aq_lower_warp_parts[] = {
+	{ "vote", lower_vote },
+	{ "shfl", lower_shfl },
+	{ "match", lower_match },
+	{ "redux", lower_redux },
+	{ "activemask", lower_activemask },
+	{ "elect", lower_elect },
+	{ 0 },
+};

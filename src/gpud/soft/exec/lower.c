@@ -206,21 +206,32 @@ static bool set_guard(struct aq_lower *l)
 	return aq_src_pred(l, &op, &l->guard);
 }
 
+static const struct aq_lower_part *const parts[] = {
+	aq_lower_memory_parts,
+	aq_lower_control_parts,
+	aq_lower_warp_parts,
+};
+
+const char *aq_lower_name(unsigned index)
+{
+	for (size_t k = 0; k < AQ_ARRAY_SIZE(parts); k++)
+		for (const struct aq_lower_part *p = parts[k]; p->name; p++)
+			if (index-- == 0)
+				return p->name;
+	return NULL;
+}
+
 static void lower_insn(struct aq_lower *l, const struct aq_ptx_insn *in)
 {
-	static int (*const parts[])(struct aq_lower *) = {
-		aq_lower_mov,
-		aq_lower_memory,
-		aq_lower_control,
-		aq_lower_warp,
-	};
-
 	l->in = in;
-	if (!set_guard(l))
+	if (!set_guard(l) || aq_lower_mov(l) != 0)
 		return;
 	for (size_t k = 0; k < AQ_ARRAY_SIZE(parts); k++)
-		if (parts[k](l) != 0)
-			return;
+		for (const struct aq_lower_part *p = parts[k]; p->name; p++)
+			if (strcmp(in->name, p->name) == 0) {
+				(void)p->lower(l);
+				return;
+			}
 	(void)lower_alu(l);
 }
 

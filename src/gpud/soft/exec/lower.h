@@ -93,11 +93,22 @@ bool aq_has_mod(const struct aq_ptx_insn *in, const char *mod);
 /* Index of a parameter (is_ret: of a return value) of this function, or -1. */
 int aq_formal_index(const struct aq_lower *l, const struct aq_ptx_var *v, bool *ret_is_ret);
 
-/* Each lowers l->in if it is one of its own: 1 done, 0 not mine, -1 refused or no memory. */
+/* What lowers an instruction of this name; false: refused or no memory. */
+struct aq_lower_part {
+	const char *name;
+	bool (*lower)(struct aq_lower *l);
+};
+
+/* Each file's instructions, ended by a NULL name. */
+extern const struct aq_lower_part aq_lower_memory_parts[];  /* lower-mem.c */
+extern const struct aq_lower_part aq_lower_control_parts[]; /* lower-ctl.c */
+extern const struct aq_lower_part aq_lower_warp_parts[];    /* lower-warp.c */
+
+/* Names of all instructions that lowering takes in some form, arithmetic ones apart; NULL behind the last. For tests. */
+const char *aq_lower_name(unsigned index);
+
+/* Lowers l->in if it is one of its own: 1 done, 0 not mine, -1 refused or no memory. */
 int aq_lower_mov(struct aq_lower *l);			    /* lower-mov.c */
-int aq_lower_memory(struct aq_lower *l);		    /* lower-mem.c */
-int aq_lower_control(struct aq_lower *l);		    /* lower-ctl.c */
-int aq_lower_warp(struct aq_lower *l);			    /* lower-warp.c */
 bool aq_lower_spill_formals(struct aq_lower *l, bool rets); /* lower-mem.c */
 uint32_t aq_target(const struct aq_lower *l, int32_t label);
 
