@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device.h"
 
+#include "base/clock.h"
+#include "base/macro.h"
 #include "gpud/soft/ptx/ptx.h"
 #include "util/strbuf.h"
 
@@ -124,6 +126,7 @@ enum aq_status aq_device_launch(struct aq_device *d, struct aq_code *code, unsig
 	struct aq_block **blocks;
 	enum aq_status status = aq_grid_new(&l, &g);
 	uint64_t n, left;
+	const uint64_t deadline = aq_now_ns() + 60 * AQ_NS_PER_S;
 
 	if (status != AQ_OK)
 		return status;
@@ -134,8 +137,11 @@ enum aq_status aq_device_launch(struct aq_device *d, struct aq_code *code, unsig
 	for (uint64_t k = 0; k < n; k++)
 		if (!(blocks[k] = aq_block_new(g, k, (uint32_t)k % 4)))
 			abort();
-	while (left && status == AQ_OK)
+	while (left && status == AQ_OK) {
 		status = round_of_blocks(d, blocks, n, &left);
+		if (left && aq_now_ns() > deadline)
+			status = AQ_E_TIMEOUT;
+	}
 	for (uint64_t k = 0; k < n; k++)
 		aq_block_free(blocks[k]);
 	free(blocks);
