@@ -102,7 +102,8 @@ void aq_fe_jit_append(struct aq_fe_jit *jit, const char *text, size_t len)
 	jit->error_log[jit->error_used] = '\0';
 }
 
-static size_t append(char *log, size_t size, size_t used, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static size_t append(char *log, size_t size, size_t used,
+							   const char *fmt, va_list ap)
 {
 	if (size == 0)
 		return 0;
