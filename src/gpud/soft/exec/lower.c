@@ -47,17 +47,20 @@ bool aq_has_mod(const struct aq_ptx_insn *in, const char *mod)
 	return false;
 }
 
+/* Index of v in an array of n variables, or -1. */
+static int index_in(const struct aq_ptx_var *v, const struct aq_ptx_var *array, uint32_t n)
+{
+	uintptr_t at = (uintptr_t)v - (uintptr_t)array;
+
+	return at < n * sizeof(*v) ? (int)(at / sizeof(*v)) : -1;
+}
+
 int aq_formal_index(const struct aq_lower *l, const struct aq_ptx_var *v, bool *ret_is_ret)
 {
-	if (v >= l->pf->params && v < l->pf->params + l->pf->n_params) {
-		*ret_is_ret = false;
-		return (int)(v - l->pf->params);
-	}
-	if (v >= l->pf->rets && v < l->pf->rets + l->pf->n_rets) {
-		*ret_is_ret = true;
-		return (int)(v - l->pf->rets);
-	}
-	return -1;
+	int k = index_in(v, l->pf->params, l->pf->n_params);
+
+	*ret_is_ret = k < 0;
+	return k >= 0 ? k : index_in(v, l->pf->rets, l->pf->n_rets);
 }
 
 struct aq_insn *aq_emit_free(struct aq_lower *l, enum aq_insn_kind kind)
