@@ -68,10 +68,11 @@ static uint64_t pick(struct aq_form_type type, size_t lane, unsigned src, unsign
 
 static void make_lanes(struct batch *b)
 {
+	const char *name = b->form.name;
 	const bool many_forms =
-		strcmp(b->form.name, "setp") == 0 || strcmp(b->form.name, "set") == 0;
+		strcmp(name, "setp") == 0 || strcmp(name, "set") == 0 || strcmp(name, "cvt") == 0;
 
-	b->n = b->sig.n_src == 1 ? 256 : many_forms ? 512 : MAX_LANES;
+	b->n = many_forms ? 512 : MAX_LANES;
 	for (size_t l = 0; l < b->n; l++) {
 		struct aq_ref_lane *lane = &b->lanes[l];
 
