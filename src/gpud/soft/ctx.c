@@ -21,12 +21,14 @@ static void init_lists(struct aq_soft_ctx *ctx)
 	aq_list_init(&ctx->allocs);
 	aq_list_init(&ctx->modules);
 	aq_list_init(&ctx->streams);
+	aq_list_init(&ctx->busy);
 	aq_list_init(&ctx->events);
 	aq_list_init(&ctx->waiters);
 	ctx->legacy.ctx = ctx;
 	ctx->legacy.legacy = true;
 	aq_list_init(&ctx->legacy.ctx_link);
 	aq_list_init(&ctx->legacy.queue);
+	aq_list_init(&ctx->legacy.busy);
 	aq_list_init(&ctx->legacy.kick);
 }
 
@@ -182,6 +184,8 @@ int aq_soft_ctx_sync(void *session, const struct aq_request *request, struct aq_
 	int rc;
 
 	(void)ans;
+	if (request->slot == AQ_WIRE_NO_SLOT)
+		return AQ_E_INVALID;
 	if (!ctx)
 		return AQ_E_CONTEXT_GONE;
 	(void)pthread_mutex_lock(&s->soft->lock);

@@ -209,6 +209,8 @@ int aq_soft_event_sync(void *session, const struct aq_request *request, struct a
 	int rc = AQ_OK;
 
 	(void)ans;
+	if (request->slot == AQ_WIRE_NO_SLOT)
+		return AQ_E_INVALID;
 	if (!ev)
 		return AQ_E_NOT_FOUND;
 	(void)pthread_mutex_lock(&s->soft->lock);

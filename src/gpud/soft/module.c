@@ -30,7 +30,8 @@ int aq_soft_blob_write(void *session, const struct aq_request *request, struct a
 		s->blob = p;
 		s->blob_cap = cap;
 	}
-	memcpy(s->blob + s->blob_size, request->data, n);
+	if (n)
+		memcpy(s->blob + s->blob_size, request->data, n);
 	s->blob_size += n;
 	return AQ_OK;
 }

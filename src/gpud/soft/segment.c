@@ -8,12 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* How long a look at the machine's free memory is good. */
@@ -168,9 +170,13 @@ enum aq_status aq_seg_new(struct aq_soft_session *s, struct aq_card *card, uint6
 enum aq_status aq_seg_from_fd(struct aq_soft_session *s, int fd, uint64_t size, struct aq_seg **ret)
 {
 	enum aq_status status;
+	struct statfs fs;
 	struct stat st;
 	int own;
 
+	/* Not one of huge pages: touching it when there are none left would kill the server. */
+	if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+		return AQ_E_INVALID;
 	if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < size)
 		return AQ_E_INVALID;
 	/* Fails for anything that is not a sealable memfd, and for one that is sealed already: then it must hold what we need. */

@@ -38,9 +38,10 @@ struct aq_view;
 
 #define AQ_SOFT_MAX_CTXS    1024U
 #define AQ_SOFT_MAX_ALLOCS  (1U << 20)
-#define AQ_SOFT_MAX_STREAMS (1U << 16)
+#define AQ_SOFT_MAX_STREAMS (1U << 14)
 #define AQ_SOFT_MAX_MODULES (1U << 14)
 #define AQ_SOFT_MAX_PHYS    (1U << 16)
+#define AQ_SOFT_MAX_WAITERS 256U
 #define AQ_SOFT_QUEUE	    8192U /* unfinished commands before the session's thread waits */
 #define AQ_SOFT_QUEUE_HARD \
 	(1U << 20) /* the same while a host function runs: waiting could be for ever */
@@ -247,6 +248,7 @@ struct aq_stream {
 	struct aq_soft_ctx *ctx;
 	struct aq_list ctx_link;
 	struct aq_list queue; /* unfinished commands, oldest first */
+	struct aq_list busy;  /* in ctx->busy while there are any, except the legacy stream */
 	struct aq_list kick;  /* in soft->kicked */
 	bool legacy, blocking, destroyed;
 	int32_t priority;
@@ -287,6 +289,7 @@ struct aq_soft_ctx {
 	uint32_t unfinished; /* commands */
 	struct aq_stream legacy;
 	struct aq_list streams; /* all others */
+	struct aq_list busy;	/* of these, those with unfinished commands */
 	struct aq_list events;
 	struct aq_list waiters;
 
@@ -502,6 +505,7 @@ struct aq_soft_session {
 	pthread_cond_t changed; /* a command has finished, or interrupt */
 	bool interrupted;
 	struct aq_list waiters; /* all of them, by session_link */
+	uint32_t n_waiters;
 	uint32_t unfinished;
 	uint32_t host_pending;	   /* commands that wait for the client */
 	struct aq_list host_funcs; /* started, by aq_cmd.work */

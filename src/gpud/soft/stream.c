@@ -57,10 +57,11 @@ void aq_stream_kick(struct aq_stream *st)
 
 struct aq_waiter *aq_waiter_new(struct aq_soft_session *s, struct aq_list *list, uint16_t slot)
 {
-	struct aq_waiter *w = calloc(1, sizeof(*w));
+	struct aq_waiter *w = s->n_waiters < AQ_SOFT_MAX_WAITERS ? calloc(1, sizeof(*w)) : NULL;
 
 	if (!w)
 		return NULL;
+	s->n_waiters++;
 	w->session = s;
 	w->slot = slot;
 	aq_list_push_back(list, &w->link);
@@ -73,6 +74,7 @@ void aq_waiter_answer(struct aq_waiter *w, enum aq_status status)
 	aq_conn_reply(w->session->peer.conn, w->slot, status, NULL, 0);
 	aq_list_remove(&w->link);
 	aq_list_remove(&w->session_link);
+	w->session->n_waiters--;
 	free(w);
 }
 
@@ -246,6 +248,8 @@ void aq_cmd_complete(struct aq_cmd *cmd, enum aq_status status)
 	aq_list_remove(&cmd->link);
 	aq_list_remove(&cmd->work);
 	aq_list_remove(&cmd->wait_link);
+	if (!head_of(st))
+		aq_list_remove(&st->busy);
 	ctx->unfinished--;
 	s->unfinished--;
 	if (is_host(cmd->kind))
@@ -299,6 +303,8 @@ int aq_cmd_submit(struct aq_cmd *cmd)
 		ctx->session->host_pending++;
 	if (cmd->kind == AQ_CMD_WAIT && !cmd->u.record->done)
 		aq_list_push_back(&cmd->u.record->cmds, &cmd->wait_link);
+	if (!head_of(st) && !st->legacy)
+		aq_list_push_back(&ctx->busy, &st->busy);
 	aq_list_push_back(&st->queue, &cmd->link);
 	if (is_kernel || (is_copy(cmd->kind) && aq_copy_bytes(cmd) <= INLINE_BYTES))
 		soft->inline_cmd = cmd;
@@ -360,6 +366,7 @@ int aq_soft_stream_create(void *session, const struct aq_request *request,
 	st->priority = req->priority;
 	aq_list_init(&st->queue);
 	aq_list_init(&st->kick);
+	aq_list_init(&st->busy);
 	(void)pthread_mutex_lock(&s->soft->lock);
 	aq_list_push_back(&ctx->streams, &st->ctx_link);
 	(void)pthread_mutex_unlock(&s->soft->lock);
@@ -400,6 +407,8 @@ int aq_soft_stream_sync(void *session, const struct aq_request *request, struct 
 	(void)ans;
 	if (rc != AQ_OK)
 		return rc;
+	if (request->slot == AQ_WIRE_NO_SLOT)
+		return AQ_E_INVALID;
 	(void)pthread_mutex_lock(&s->soft->lock);
 	rc = aq_ctx_wait(ctx, st, request->slot);
 	(void)pthread_mutex_unlock(&s->soft->lock);
