@@ -4,11 +4,13 @@
 
   gen.py VERB TABLE OUTPUT          cuda-map cuda-protos cuda-stubs cuda-procs cuda-entries
                                     nvml-map nvml-protos nvml-stubs nvml-entries
+  gen.py shim-VERB TABLE EXTRA OUTPUT SOURCE...   for a stand-in whose SOURCEs define the wrappers: map asm slots names procs
   gen.py mark STATUS NAME...        set the status of plain names in cuda.tbl or nvml.tbl (which, by their prefix)
   gen.py check TABLE                the table in itself
   gen.py check-stub TABLE LIBRARY   against the names that a driver (stub) library exports
   gen.py check-sources TABLE DIR..  each modelled name is defined once, no other is
   gen.py check-exports TABLE LIB    our library exports these names and no other
+  gen.py check-shim TABLE PASSES DIR..  each name that could take device memory is wrapped, or listed in PASSES with a reason
 
 Runs at build time only; standard library only.
 """
@@ -152,6 +154,98 @@ def gen_entries(rows, what):
     return "\n".join(out)
 
 
+def extra_names(path):
+    """The first field of each line of a table of further names."""
+    with open(path, encoding="utf-8") as f:
+        return [line.split("|")[0].strip() for line in f if line.strip() and not line.startswith("#")]
+
+
+def wrapped_names(where):
+    """Names that the sources of a stand-in define; the rest becomes jumps."""
+    found = set()
+    for path in where:
+        with open(path, encoding="utf-8") as f:
+            found |= set(DEFINITION.findall(f.read()))
+    return found
+
+
+def gen_shim_map(names, _rows, _wrapped):
+    out = ["/* Made by src/api/gen.py; do not edit. The vendor's library has no symbol versions either. */", "{", "global:"]
+    return "\n".join(out + [f"\t{n};" for n in names] + ["local:", "\t*;", "};", ""])
+
+
+def gen_shim_asm(names, _rows, wrapped):
+    out = [HEAD + '#include "shim/jump.h"\n', "AQ_SLOTS_BEGIN"]
+    out += [f"AQ_SLOT({i})" for i in range(len(names))] + ["AQ_SLOTS_END", "", "AQ_CODE_BEGIN"]
+    out += [f"AQ_LAZY({i})" for i in range(len(names))]
+    out += [f"AQ_JUMP({n}, {i})" for i, n in enumerate(names) if n not in wrapped]
+    return "\n".join(out + ["AQ_CODE_END", ""])
+
+
+def gen_shim_slots(names, _rows, _wrapped):
+    out = [HEAD + "#pragma once\n", "/* Index of each name among the slots. */", "enum {"]
+    out += [f"\tAQ_SLOT_{n}," for n in names]
+    return "\n".join(out + ["\tAQ_SLOTS", "};", ""])
+
+
+def gen_shim_names(names, _rows, _wrapped):
+    out = [HEAD + '#include "shim/slots.h"\n', "const char *const aq_slot_names[] = {"]
+    return "\n".join(out + [f'\t"{n}",' for n in names] + ["};", ""])
+
+
+def gen_shim_procs(names, rows, wrapped):
+    order = {"none": 0, "ptsz": 1, "ptds": 2}
+    kind = {"none": "PLAIN", "ptsz": "PTSZ", "ptds": "PTDS"}
+    index = {n: i for i, n in enumerate(names)}
+    out = [HEAD + '#include "shim/slots.h"\n']
+    out.append("/* The types do not matter here, only the addresses. */")
+    out.append('#pragma GCC diagnostic ignored "-Wbuiltin-declaration-mismatch"')
+    out += [f'__attribute__((visibility("default"))) void {r.symbol}(void);' for r in rows]
+    out.append("\nconst struct aq_slot_proc aq_slot_procs[] = {")
+    for r in sorted(rows, key=lambda r: (r.base, order[r.stream], r.since)):
+        managed = "true" if r.symbol in wrapped else "false"
+        out.append(
+            f'\t{{ "{r.base}", {r.since}, AQ_API_{kind[r.stream]}, {managed}, {index[r.symbol]}, {r.symbol} }},'
+        )
+    out.append("};\nconst size_t aq_slot_procs_count = sizeof(aq_slot_procs) / sizeof(aq_slot_procs[0]);\n")
+    return "\n".join(out)
+
+
+SHIM_GENERATORS = {
+    "shim-map": gen_shim_map,
+    "shim-asm": gen_shim_asm,
+    "shim-slots": gen_shim_slots,
+    "shim-names": gen_shim_names,
+    "shim-procs": gen_shim_procs,
+}
+
+# Classes of which every name needs a decision of somebody who has thought about memory.
+GUARDED = ("alloc", "free", "vmm", "pool", "ipc", "ctx", "graph")
+GUARDED_NAMES = re.compile(r"Alloc|Import|External|Multicast|GreenCtx|Checkpoint|(Module|Library)(Load|Unload)|MemGetInfo|TotalMem|ProcAddress|ExportTable")
+
+
+def check_shim(rows, passes, where):
+    files = [p for w in where for p in (sorted(glob.glob(os.path.join(w, "*.c"))) if os.path.isdir(w) else [w])]
+    wrapped, listed = wrapped_names(files), set()
+    with open(passes, encoding="utf-8") as f:
+        for line in f:
+            if line.strip() and not line.startswith("#"):
+                name, _, why = line.rstrip("\n").partition("|")
+                if not why.strip():
+                    raise SystemExit(f"{passes}: {name} has no reason")
+                listed.add(name)
+    known, bad = {r.symbol for r in rows}, []
+    bad += [f"{passes}: {n} is not in the table" for n in sorted(listed - known)]
+    bad += [f"{n} is defined, but not in the table" for n in sorted(wrapped - known)]
+    bad += [f"{passes}: {n} is wrapped: no jump" for n in sorted(listed & wrapped)]
+    for r in rows:
+        guarded = r.cls in GUARDED or GUARDED_NAMES.search(r.symbol)
+        twin = r.is_twin and r.plain in wrapped
+        if (guarded or twin) and r.symbol not in wrapped | listed and not (r.is_twin and r.plain in listed):
+            bad.append(f"{r.symbol}: class {r.cls}, neither wrapped nor listed in {passes}")
+    return bad
+
+
 GENERATORS = {
     "cuda-map": gen_map,
     "cuda-protos": lambda rows: gen_protos(rows, "cuda_abi.h"),
@@ -260,10 +354,18 @@ def main(argv):
             "check-stub": lambda: check_names(rows, argv[3]),
             "check-exports": lambda: check_names(rows, argv[3]),
             "check-sources": lambda: check_sources(rows, argv[3:]),
+            "check-shim": lambda: check_shim(rows, argv[3], argv[4:]),
         }[argv[1]]()
         for line in bad:
             print(line, file=sys.stderr)
         return 1 if bad else 0
+    if len(argv) >= 5 and argv[1] in SHIM_GENERATORS:
+        rows = read(argv[2])
+        names = sorted({r.symbol for r in rows} | set(extra_names(argv[3])), key=str.encode)
+        text = SHIM_GENERATORS[argv[1]](names, rows, wrapped_names(argv[5:]))
+        with open(argv[4], "w", encoding="utf-8") as f:
+            f.write(text)
+        return 0
     if len(argv) == 4 and argv[1] in GENERATORS:
         text = GENERATORS[argv[1]](read(argv[2]))
         with open(argv[3], "w", encoding="utf-8") as f:
