@@ -224,6 +224,185 @@ static void test_load_store(void **state)
 	aq_strbuf_done(&text);
 }
 
+/* Which of THREADS elements a thread reaches. Neighbours in a row, or all at one place, are what compilers make most. */
+enum pattern {
+	IN_A_ROW,
+	ALL_AT_ONE,
+	BACKWARDS,
+	SHIFTED, /* in a row but for the last of each warp */
+	ANYWHERE,
+	N_PATTERNS
+};
+
+static unsigned element_of(enum pattern p, unsigned thread)
+{
+	switch (p) {
+	case IN_A_ROW:
+		return thread;
+	case ALL_AT_ONE:
+		return 5;
+	case BACKWARDS:
+		return THREADS - 1 - thread;
+	case SHIFTED:
+		return thread % 32 == 31 ? thread - 31 : thread + 1;
+	case ANYWHERE:
+	case N_PATTERNS:
+	default:
+		return thread * 37 % THREADS;
+	}
+}
+
+#define INDEX	  UINT64_C(0x50000) /* 8 bytes a thread: its element; on */
+#define TO	  UINT64_C(0x60000) /* where is stored to */
+#define MAX_BYTES (THREADS * 16u)
+
+/* Each thread loads its element of IN into OUT, and stores VALUES into its element of TO; for shared memory, copies of both. */
+static void make_pattern_kernel(const struct access *a, bool shared)
+{
+	const char *suffix = a->vec == 1 ? "" : a->vec == 2 ? ".v2" : ".v4";
+	const char kind = a->type.kind == 'f' ? 'f' : 'b';
+
+	aq_text_begin(&text, ".param .u64 base");
+	aq_text(&text, ".shared .align 16 .b8 from[%u], to[%u];", MAX_BYTES, MAX_BYTES);
+	aq_text_prologue(&text);
+	aq_text(&text,
+		".reg .u64 %%mine, %%off, %%w, %%from, %%to; .reg .pred %%on; .reg .%c%u %%r<4>, %%v<4>;",
+		kind, a->reg_bits);
+	aq_text(&text, "mul.wide.u32 %%off, %%gid, %u;\nadd.u64 %%mine, %%base, %%off;", AREA);
+	aq_text(&text, "add.u64 %%from, %%base, %llu;\nadd.u64 %%to, %%base, %llu;",
+		(unsigned long long)IN, (unsigned long long)TO);
+	if (shared) {
+		aq_text(&text, "mul.wide.u32 %%off, %%gid, 16;");
+		for (unsigned k = 0; k < 4; k++) {
+			aq_text(&text, "add.u64 %%t64, %s, %%off;\nld.global.b64 %%w, [%%t64+%u];",
+				k & 1 ? "%from" : "%to", k / 2 * 8);
+			aq_text(&text, "mov.u64 %%t64, %s;\nadd.u64 %%t64, %%t64, %%off;",
+				k & 1 ? "from" : "to");
+			aq_text(&text, "st.shared.b64 [%%t64+%u], %%w;", k / 2 * 8);
+		}
+		aq_text(&text, "bar.sync 0;\nmov.u64 %%from, from;\nmov.u64 %%to, to;");
+		if (!*a->space->name)
+			aq_text(&text,
+				"cvta.shared.u64 %%from, %%from;\ncvta.shared.u64 %%to, %%to;");
+	}
+	aq_text(&text, "ld.global.u32 %%t32, [%%at+%llu];\nmul.wide.u32 %%off, %%t32, %u;",
+		(unsigned long long)INDEX, bytes_of(a));
+	aq_text(&text, "ld.global.u32 %%t32, [%%at+%llu];\nsetp.ne.u32 %%on, %%t32, 0;",
+		(unsigned long long)INDEX + 4);
+	aq_text(&text, "add.u64 %%from, %%from, %%off;\nadd.u64 %%to, %%to, %%off;");
+	for (unsigned k = 0; k < a->vec; k++) {
+		aq_text(&text, "ld.global.%c%u %%v%u, [%%mine+%llu];", kind, a->reg_bits, k,
+			(unsigned long long)(VALUES + 8 * k));
+		aq_text(&text, "ld.global.%c%u %%r%u, [%%mine+%llu];", kind, a->reg_bits, k,
+			(unsigned long long)(OUT + 8 * k));
+	}
+	aq_text(&text, "@%%on ld%s%s.%s %s, [%%from];", a->space->name, suffix, a->name,
+		vector(a, 'r'));
+	aq_text(&text, "@%%on st%s%s.%s [%%to], %s;", a->space->name, suffix, a->name,
+		vector(a, 'v'));
+	for (unsigned k = 0; k < a->vec; k++)
+		aq_text(&text, "st.global.%c%u [%%mine+%llu], %%r%u;", kind, a->reg_bits,
+			(unsigned long long)(OUT + 8 * k), k);
+	if (shared) {
+		aq_text(&text, "bar.sync 0;\nmul.wide.u32 %%off, %%gid, 16;\nmov.u64 %%t64, to;");
+		aq_text(&text, "add.u64 %%t64, %%t64, %%off;\nadd.u64 %%to, %%base, %%off;");
+		for (unsigned k = 0; k < 16; k += 8)
+			aq_text(&text,
+				"ld.shared.b64 %%w, [%%t64+%u];\nst.global.b64 [%%to+%llu], %%w;",
+				k, (unsigned long long)TO + k);
+	}
+	aq_text_end(&text);
+}
+
+/* An element that several threads store to holds what one of them stored. */
+static void check_pattern(const struct access *a, enum pattern p)
+{
+	const uint8_t *mem = aq_test_device.mem;
+	const unsigned size = a->type.bits / 8;
+
+	for (unsigned t = 0; t < THREADS; t++) {
+		const bool on = aq_test_words(INDEX)[t] >> 32;
+		bool stored = false, right = false;
+
+		for (unsigned k = 0; k < a->vec; k++) {
+			uint64_t got = 0;
+			const uint64_t want =
+				on ? extended(a,
+					      mem + IN + element_of(p, t) * bytes_of(a) + k * size)
+				   : 0x1111111111111111 & (UINT64_MAX >> (64 - a->reg_bits));
+
+			memcpy(&got, mem + OUT + t * AREA + 8 * k, a->reg_bits / 8);
+			if (got != want)
+				fail_msg(
+					"pattern %d, thread %u, element %u: %llx instead of %llx\n%s",
+					p, t, k, (unsigned long long)got, (unsigned long long)want,
+					aq_strbuf_text(&text));
+		}
+		/* element t of TO */
+		for (unsigned by = 0; by < THREADS; by++) {
+			uint8_t value[16];
+
+			if (element_of(p, by) != t || !(aq_test_words(INDEX)[by] >> 32))
+				continue;
+			for (unsigned k = 0; k < a->vec; k++)
+				memcpy(value + k * size, mem + VALUES + by * AREA + 8 * k, size);
+			stored = true;
+			right |= memcmp(value, mem + TO + t * bytes_of(a), bytes_of(a)) == 0;
+		}
+		for (unsigned k = 0; k < bytes_of(a) && !stored; k++)
+			if (mem[TO + t * bytes_of(a) + k] != 0x44)
+				fail_msg("pattern %d: element %u was overwritten\n%s", p, t,
+					 aq_strbuf_text(&text));
+		if (stored && !right)
+			fail_msg("pattern %d: element %u is wrong\n%s", p, t,
+				 aq_strbuf_text(&text));
+	}
+}
+
+static void try_patterns(const struct access *a, bool shared)
+{
+	make_pattern_kernel(a, shared);
+	for (int p = 0; p < N_PATTERNS; p++)
+		for (int some = 0; some < 2; some++) {
+			fill();
+			memset(aq_test_device.mem + TO, 0x44, MAX_BYTES);
+			for (unsigned t = 0; t < THREADS; t++)
+				aq_test_words(INDEX)[t] = element_of((enum pattern)p, t) |
+							  (uint64_t)(!some || t % 3 != 1) << 32;
+			aq_text_run(&text, 1, THREADS, NULL);
+			check_pattern(a, (enum pattern)p);
+		}
+}
+
+static void test_patterns(void **state)
+{
+	static const struct {
+		struct space space;
+		bool shared;
+	} where[] = {
+		{ { ".global", NULL, NULL, true }, false },
+		{ { "", NULL, NULL, true }, false },
+		{ { ".shared", NULL, NULL, true }, true },
+		{ { "", NULL, NULL, true }, true },
+	};
+
+	(void)state;
+	for (size_t s = 0; s < AQ_ARRAY_SIZE(where); s++)
+		for (size_t t = 0; t < AQ_ARRAY_SIZE(types); t++)
+			for (unsigned vec = 1; vec <= 4; vec *= 2)
+				for (unsigned reg = 32; reg <= 64; reg *= 2) {
+					const struct access a = { &where[s].space, types[t],
+								  aq_form_type(types[t]), vec,
+								  reg };
+
+					if (reg < a.type.bits || bytes_of(&a) > 16 ||
+					    (a.type.kind == 'f' && reg != a.type.bits))
+						continue;
+					try_patterns(&a, where[s].shared);
+				}
+	aq_strbuf_done(&text);
+}
+
 /* Parameters of a kernel: named, with offsets, through a pointer, and by a generic address. */
 static void test_param(void **state)
 {
@@ -615,6 +794,7 @@ static void test_copy_async(void **state)
 const struct aq_operation aq_operations_memory[] = {
 	{ "ld", test_load_store },
 	{ "st", test_load_store },
+	{ "ld", test_patterns },
 	{ "ld", test_param },
 	{ "ldu", test_access_modifiers },
 	{ "ld", test_bad_access },
