@@ -31,30 +31,33 @@ static enum aq_status lookup(void *opaque, uint64_t va, struct aq_view *ret)
 	return AQ_OK;
 }
 
-static struct aq_code *build(const char *body, struct aq_strbuf *log)
+static struct aq_code *build(const char *text, size_t len, struct aq_strbuf *log)
+{
+	struct aq_ptx_module *m = aq_ptx_parse(text, len, log);
+
+	return m ? aq_code_build(m, 80, log) : NULL;
+}
+
+static struct aq_code *build_body(const char *body, struct aq_strbuf *log)
 {
 	struct aq_strbuf text = { 0 };
-	struct aq_ptx_module *m;
-	struct aq_code *c = NULL;
+	struct aq_code *c;
 
 	aq_strbuf_printf(&text, ".version 7.8\n.target sm_80\n.address_size 64\n%s", body);
-	m = aq_ptx_parse(text.text, text.len, log);
-	if (m)
-		c = aq_code_build(m, 80, log);
+	c = build(text.text, text.len, log);
 	aq_strbuf_done(&text);
 	return c;
 }
 
-void bench_init(struct bench *b, const char *body)
+static void init(struct bench *b, struct aq_code *code, struct aq_strbuf *log)
 {
-	struct aq_strbuf log = { 0 };
 	struct aq_code_symbol *s;
 	uint32_t n;
 
 	memset(b, 0, sizeof(*b));
-	b->code = build(body, &log);
+	b->code = code;
 	if (!b->code)
-		fail_msg("%s", aq_strbuf_text(&log));
+		fail_msg("%s", aq_strbuf_text(log));
 	b->arena = aligned_alloc(4096, ARENA_BYTES);
 	assert_non_null(b->arena);
 	memset(b->arena, 0, ARENA_BYTES);
@@ -63,12 +66,26 @@ void bench_init(struct bench *b, const char *body)
 	s = aq_code_symbols(b->code, &n);
 	for (uint32_t k = 0; k < n; k++)
 		s[k].va = bench_alloc(b, s[k].size ? s[k].size : 1);
-	if (aq_code_relocate(b->code, &log) < 0)
-		fail_msg("%s", aq_strbuf_text(&log));
+	if (aq_code_relocate(b->code, log) < 0)
+		fail_msg("%s", aq_strbuf_text(log));
 	for (uint32_t k = 0; k < n; k++)
 		if (s[k].init)
 			memcpy(bench_host(b, s[k].va), s[k].init, s[k].size);
-	aq_strbuf_done(&log);
+	aq_strbuf_done(log);
+}
+
+void bench_init(struct bench *b, const char *body)
+{
+	struct aq_strbuf log = { 0 };
+
+	init(b, build_body(body, &log), &log);
+}
+
+void bench_init_module(struct bench *b, const char *text, size_t len)
+{
+	struct aq_strbuf log = { 0 };
+
+	init(b, build(text, len, &log), &log);
 }
 
 void bench_done(struct bench *b)
@@ -80,7 +97,7 @@ void bench_done(struct bench *b)
 char *bench_refusal(const char *body)
 {
 	struct aq_strbuf log = { 0 };
-	struct aq_code *c = build(body, &log);
+	struct aq_code *c = build_body(body, &log);
 
 	aq_code_free(c);
 	if (c)

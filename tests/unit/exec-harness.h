@@ -27,6 +27,8 @@ struct bench {
 
 /* Build `body` behind a header (version 7.8, sm_80, 64 bits); fails the test with the log if it cannot be. */
 void bench_init(struct bench *b, const char *body);
+/* The same with a whole module. */
+void bench_init_module(struct bench *b, const char *text, size_t len);
 void bench_done(struct bench *b);
 /* The log of a build that has to fail. Free it. */
 char *bench_refusal(const char *body);

@@ -37,7 +37,9 @@ enum aq_status aq_grid_new(const struct aq_launch *l, struct aq_grid **ret)
 	threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
 	shared = (uint64_t)k->dynamic_shared + l->dyn_shared;
 	if (threads > AQ_MAX_WARPS * AQ_LANES || threads > k->info.max_threads ||
-	    shared > AQ_MAX_SHARED_BYTES)
+	    shared > AQ_MAX_SHARED_BYTES ||
+	    (threads + AQ_LANES - 1) / AQ_LANES * l->code->funcs[k->func].frame_bytes >
+		    AQ_MAX_BLOCK_FRAMES)
 		return AQ_E_LAUNCH_RESOURCES;
 	g = calloc(1, sizeof(*g));
 	if (!g)
