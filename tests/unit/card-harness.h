@@ -48,9 +48,11 @@ static inline void harness_start(struct harness *h, const char *profile, uint32_
 	struct aq_soft_config cfg = { .profiles = profiles, .n_cards = n_cards, .workers = 2 };
 	struct aq_gpud_backend backend;
 	struct aq_err err = { 0 };
+	static unsigned count;
 	int fd;
 
-	(void)snprintf(h->path, sizeof(h->path), "/tmp/aq-test-card-%d.sock", (int)getpid());
+	(void)snprintf(h->path, sizeof(h->path), "/tmp/aq-test-card-%d-%u.sock", (int)getpid(),
+		       count++);
 	(void)unlink(h->path);
 	for (uint32_t i = 0; i < n_cards; i++)
 		assert_int_equal(aq_profile_parse(profile, &profiles[i], &err), 0);

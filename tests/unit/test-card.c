@@ -917,6 +917,64 @@ static void test_procs(void **state)
 	client_close(&cl);
 }
 
+/* A slow card: the kernel is over when the model says so, by the card's clock, and holds the card until then. */
+static void test_model(void **state)
+{
+	/* 10000 × 40 ns / 0.01 = 40 ms; the machine needs 0.2 ms. */
+	struct launch l = { .ctx = 1, .module = 1, .func = K_SPIN, .arg0 = 10000 };
+	struct aq_req_event_elapsed req = { .start = 1, .end = 2 };
+	struct aq_rep_event_elapsed rep = { 0 };
+	struct harness slow;
+	struct client cl;
+
+	(void)state;
+	harness_start(&slow, "card-1g,speed=0.01", 1);
+	client_open(&cl, slow.path);
+	assert_int_equal(ctx_create(&cl, 1, 0), AQ_OK);
+	assert_int_equal(module_load(&cl, 1, 1, "fake"), AQ_OK);
+	assert_int_equal(event_create(&cl, 1, 1), AQ_OK);
+	assert_int_equal(event_create(&cl, 1, 2), AQ_OK);
+	assert_int_equal(event_record(&cl, 1, 0, 1), AQ_OK);
+	assert_int_equal(launch(&cl, &l), AQ_OK);
+	assert_int_equal(event_record(&cl, 1, 0, 2), AQ_OK);
+	assert_int_equal(event_sync(&cl, 2), AQ_OK);
+	assert_int_equal(AQ_CALL(cl.c, EVENT_ELAPSED, event_elapsed, &req, &rep), AQ_OK);
+	assert_true(rep.ns >= 40 * (int64_t)AQ_NS_PER_MS);
+	assert_true(card_stat(&cl, 0).busy_ns >= 40 * AQ_NS_PER_MS);
+	client_close(&cl);
+	harness_stop(&slow);
+}
+
+static void test_profiles(void **state)
+{
+	static const char *const bad[] = { "",
+					   "card-2g",
+					   "card-1g,",
+					   "card-1g,speed=0",
+					   "card-1g,speed=x",
+					   "card-1g,speed=nan",
+					   "card-1g,memory=1",
+					   "card-1g,memory=5GB",
+					   "card-1g,sms=0",
+					   "card-1g,sms=257",
+					   "card-1g,colour=red" };
+	struct aq_profile p;
+	struct aq_err err;
+
+	(void)state;
+	for (unsigned i = 0; aq_profile_name(i); i++)
+		assert_int_equal(aq_profile_parse(aq_profile_name(i), &p, NULL), 0);
+	assert_int_equal(aq_profile_parse("card-40g,sms=2,memory=64,speed=0.5", &p, NULL), 0);
+	assert_int_equal(p.sms, 2);
+	assert_int_equal(p.memory_bytes, 64 * AQ_MIB);
+	assert_true(p.reserved_bytes + p.context_bytes < p.memory_bytes / 2);
+	for (size_t i = 0; i < AQ_ARRAY_SIZE(bad); i++) {
+		err = (struct aq_err){ 0 };
+		assert_true(aq_profile_parse(bad[i], &p, &err) < 0);
+		assert_true(err.msg[0] != '\0');
+	}
+}
+
 /* ---- bad input ---- */
 
 static void test_hostile(void **state)
@@ -1015,6 +1073,8 @@ int main(void)
 		TEST(test_destroy_waits),
 		TEST(test_sleep_occupies),
 		TEST(test_procs),
+		TEST(test_model),
+		TEST(test_profiles),
 		TEST(test_hostile),
 		TEST(test_deep_queue),
 	};
