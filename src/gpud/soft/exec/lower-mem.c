@@ -338,7 +338,7 @@ static bool atom_type(struct aq_lower *l, struct access *a)
 	switch (a->op) {
 	case AQ_ATOM_CAS:
 		bits |= a->type == AQ_PTX_B16;
-		/* fall through */
+		__attribute__((fallthrough));
 	case AQ_ATOM_EXCH:
 	case AQ_ATOM_AND:
 	case AQ_ATOM_OR:
