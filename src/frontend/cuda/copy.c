@@ -13,6 +13,14 @@
 
 /* Up to here the data is staged, as drivers do: a copy to the device returns when the source has been read. */
 #define STAGED_MAX (64U * 1024)
+/* Outside, no program has memory: an address there is a mistake, not pageable memory. */
+#define LOWEST_HOST 4096U
+#ifdef __x86_64__
+#	define HIGHEST_HOST (1ULL << 47)
+#else
+#	define HIGHEST_HOST (1ULL << 52)
+#endif
+
 /* Where the C library prefers the string instruction to vectors; and a number of cache lines below that. */
 #define STRING_MIN 2048U
 #define STRING_MAX (512U * 1024)
@@ -38,7 +46,9 @@ CUresult aq_fe_side_check(struct aq_fe_ctx *ctx, struct aq_fe_side *s, enum aq_f
 		return CUDA_ERROR_INVALID_VALUE;
 	s->pageable = as != AQ_FE_AS_DEVICE && !aq_fe_range_find(s->addr, &r);
 	if (s->pageable)
-		return aq_fe_in_arena(s->addr) || aq_fe_in_arena(s->addr + extent - 1)
+		return s->addr < LOWEST_HOST || s->addr + extent > HIGHEST_HOST ||
+				       aq_fe_in_arena(s->addr) ||
+				       aq_fe_in_arena(s->addr + extent - 1)
 			       ? CUDA_ERROR_INVALID_VALUE
 			       : CUDA_SUCCESS;
 	res = aq_fe_span_check(ctx, s->addr, extent, rw, &r);
