@@ -36,7 +36,9 @@
 #elif defined(__aarch64__)
 
 /* hint 34: bti c, a no-operation on older cores. */
-#define AQ_JUMP(name, index) AQ_FN(name) .cfi_startproc; hint 34; adrp x16, aq_slots + 8 * index; add x16, x16, :lo12:aq_slots + 8 * index; ldr x16, [x16]; br x16; .cfi_endproc; AQ_FN_END(name)
+#define AQ_JUMP(name, index)                                                                                                   \
+	AQ_FN(name) .cfi_startproc; hint 34; adrp x16, aq_slots + 8 * index; add x16, x16, :lo12:aq_slots + 8 * index;              \
+	ldr x16, [x16]; br x16; .cfi_endproc; AQ_FN_END(name)
 #define AQ_LAZY(index)	     .Llazy##index: hint 34; mov w17, index; b .Lstart
 #define AQ_CODE_BEGIN                                                                                                          \
 	.text; .p2align 4; .type .Lstart, %function; .Lstart:;                                                                  \

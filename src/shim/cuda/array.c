@@ -71,6 +71,7 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level)
 	return mul(mul(up(mul(width, element), ROW_UNIT), height), depth);
 }
 
+/* 0 also for extents that no memory could hold: the provider has its own error for those. */
 static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
 	uint64_t sum = 0;
@@ -80,8 +81,8 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 		return 0;
 	for (unsigned i = 0; i < AQ_MIN(levels, MAX_LEVELS); i++)
 		if (__builtin_add_overflow(sum, level_bytes(d, i), &sum))
-			return UINT64_MAX;
-	return up(sum, ARRAY_UNIT);
+			return 0;
+	return sum > UINT64_MAX / 4 ? 0 : up(sum, ARRAY_UNIT);
 }
 
 /* What all ways to make an array begin with: the card and the context, and the reservation. */
