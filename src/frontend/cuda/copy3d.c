@@ -24,8 +24,7 @@ static CUresult array_side(const struct aq_fe_place *p, const struct aq_fe_box *
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret = (struct aq_fe_side){ .addr = a->va + p->z * l->slice + p->y * l->pitch + p->x,
 				    .pitch = l->pitch,
-				    .slice = l->slice,
-				    .array = true };
+				    .slice = l->slice };
 	return CUDA_SUCCESS;
 }
 

@@ -17,7 +17,7 @@ static CUresult array_side(CUarray handle, uint64_t offset, uint64_t size, struc
 	if (l->rows != 1 || l->slices != 1 || offset % l->element || size % l->element ||
 	    offset > row || size > row - offset)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret = (struct aq_fe_side){ .addr = a->va + offset, .array = true };
+	*ret = (struct aq_fe_side){ .addr = a->va + offset };
 	*ret_element = l->element;
 	return CUDA_SUCCESS;
 }

@@ -35,18 +35,21 @@ struct aq_fe_range {
 	uint64_t va;
 	uint64_t size; /* as the application asked for it */
 	enum aq_fe_range_kind kind;
-	unsigned
-		flags; /* host: CU_MEMHOSTALLOC_* / CU_MEMHOSTREGISTER_*; managed: CU_MEM_ATTACH_* */
+	/* host: CU_MEMHOSTALLOC_* / CU_MEMHOSTREGISTER_*; managed: CU_MEM_ATTACH_* */
+	unsigned flags;
 	bool sync_memops;
 	bool managed_global;
-	struct aq_fe_ctx
-		*ctx; /* where it was made; NULL for mappings. Not to be followed: it may be gone */
+	/* where it was made; NULL for mappings. Not to be followed: it may be gone */
+	struct aq_fe_ctx *ctx;
 	unsigned long long ctx_uid; /* of that context */
 	struct aq_fe_device *dev;   /* NULL: host memory of no card */
 	unsigned long long buffer_id;
 	struct aq_fe_advice *advice; /* managed; owned by the table */
-	struct aq_fe_phys *phys;     /* mapping: holds a reference */
-	uint64_t phys_offset;
+	struct aq_fe_phys
+		*phys;	  /* mapping: holds a reference; to be followed under vmm.c's lock only */
+	uint64_t phys_id; /* mapping: never used again */
+	unsigned handle_types; /* mapping: what its memory may be exported as */
+	bool host_phys;	       /* mapping: of host memory */
 	uint32_t access_cards; /* mapping: cards that may reach it, two bits each: read, write */
 	uint32_t access_host;  /* mapping: the same two bits for the host */
 	struct aq_fe_pool *pool;
@@ -60,9 +63,6 @@ bool aq_fe_range_add(struct aq_fe_range *r);
 
 /* The range that holds addr. */
 bool aq_fe_range_find(uint64_t addr, struct aq_fe_range *ret);
-
-/* The first range that holds addr or lies above it. */
-bool aq_fe_range_next(uint64_t addr, struct aq_fe_range *ret);
 
 /* Take out the range that begins at va, if its kind is among `kinds`. */
 bool aq_fe_range_take(uint64_t va, unsigned kinds, struct aq_fe_range *ret);
@@ -151,7 +151,6 @@ struct aq_fe_side {
 	uint64_t addr; /* of the first byte */
 	uint64_t pitch, slice;
 	bool pageable; /* ordinary host memory: only the client reaches it */
-	bool array;    /* of an array: addr is not in the table, and has been checked */
 	bool sync;     /* host-reachable or marked so: a synchronous copy has to wait */
 };
 
@@ -254,9 +253,6 @@ CUresult aq_fe_pool_free_now(const struct aq_fe_range *r);
 /* vmm.c */
 void aq_fe_vmm_forked(void);
 bool aq_fe_reservation_find(uint64_t addr, uint64_t *ret_va, uint64_t *ret_size);
-unsigned aq_fe_phys_handle_types(const struct aq_fe_phys *p);
-uint64_t aq_fe_phys_id(const struct aq_fe_phys *p);
-bool aq_fe_phys_is_host(const struct aq_fe_phys *p);
 
 /* ipc.c */
 void aq_fe_ipc_ctx_gone(unsigned long long ctx_uid);

@@ -69,18 +69,6 @@ bool aq_fe_range_find(uint64_t addr, struct aq_fe_range *ret)
 	return n != NULL;
 }
 
-bool aq_fe_range_next(uint64_t addr, struct aq_fe_range *ret)
-{
-	struct aq_rnode *n = NULL;
-
-	(void)pthread_rwlock_rdlock(&table.lock);
-	n = aq_rtree_at_or_above(&table.tree, addr);
-	if (n)
-		*ret = entry(n)->r;
-	(void)pthread_rwlock_unlock(&table.lock);
-	return n != NULL;
-}
-
 bool aq_fe_range_take(uint64_t va, unsigned kinds, struct aq_fe_range *ret)
 {
 	struct aq_rnode *n = NULL;

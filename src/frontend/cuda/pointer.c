@@ -23,8 +23,7 @@ static void look_up(uint64_t ptr, struct known *ret)
 
 static bool is_host_memory(const struct aq_fe_range *r)
 {
-	return (r->kind & (AQ_FE_RANGE_HOST | AQ_FE_RANGE_REGISTERED)) ||
-	       (r->kind == AQ_FE_RANGE_MAPPING && aq_fe_phys_is_host(r->phys));
+	return (r->kind & (AQ_FE_RANGE_HOST | AQ_FE_RANGE_REGISTERED)) || r->host_phys;
 }
 
 static bool is_managed(const struct aq_fe_range *r)
@@ -100,7 +99,7 @@ static uint64_t context_of(const struct aq_fe_range *r)
 /* Identifiers of physical allocations and of ranges are numbered apart. */
 static uint64_t block_id(const struct aq_fe_range *r)
 {
-	return r->kind == AQ_FE_RANGE_MAPPING ? 1ULL << 63 | aq_fe_phys_id(r->phys) : r->buffer_id;
+	return r->kind == AQ_FE_RANGE_MAPPING ? 1ULL << 63 | r->phys_id : r->buffer_id;
 }
 
 /* The value of an attribute of an address in a range. */
@@ -146,7 +145,7 @@ static CUresult value_of(const struct known *k, CUpointer_attribute attr, uint64
 		*ret = 1;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*ret = r->kind == AQ_FE_RANGE_MAPPING ? aq_fe_phys_handle_types(r->phys) : 0;
+		*ret = r->handle_types;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		return access_flags(r, ret);

@@ -147,21 +147,6 @@ static void unref_locked(struct aq_fe_phys *p)
 	free(p);
 }
 
-unsigned aq_fe_phys_handle_types(const struct aq_fe_phys *p)
-{
-	return (unsigned)p->prop.requestedHandleTypes;
-}
-
-uint64_t aq_fe_phys_id(const struct aq_fe_phys *p)
-{
-	return p->unique_id;
-}
-
-bool aq_fe_phys_is_host(const struct aq_fe_phys *p)
-{
-	return p->host;
-}
-
 /* What an allocation's properties mean. *ret_dev is NULL for host memory. */
 static CUresult prop_check(const CUmemAllocationProp *prop, struct aq_fe_device **ret_dev)
 {
@@ -347,7 +332,9 @@ static CUresult map_locked(uint64_t va, uint64_t size, uint64_t offset, struct a
 				 .kind = AQ_FE_RANGE_MAPPING,
 				 .dev = p->dev,
 				 .phys = p,
-				 .phys_offset = offset };
+				 .phys_id = p->unique_id,
+				 .handle_types = (unsigned)p->prop.requestedHandleTypes,
+				 .host_phys = p->host };
 	struct aq_req_va_map req = { .va = va, .size = size, .offset = offset, .phys = p->id };
 	struct aq_req_va_unmap undo = { .va = va, .size = size };
 	struct aq_rep_va_unmap undone;
@@ -455,7 +442,7 @@ static CUresult host_access(uint64_t va, uint64_t size, uint32_t prot)
 	CUresult res = CUDA_SUCCESS;
 
 	for (uint64_t at = va; at < va + size; at += r.size) {
-		if (!aq_fe_range_find(at, &r) || !r.phys->host)
+		if (!aq_fe_range_find(at, &r) || !r.host_phys)
 			return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	for (uint64_t at = va; at < va + size && res == CUDA_SUCCESS; at += r.size) {
