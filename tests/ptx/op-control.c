@@ -260,6 +260,13 @@ static void test_reduce(void **state)
 			if (out(t) != cases[k].want)
 				fail_msg("thread %u has %u after %s", t, out(t), cases[k].insn);
 	}
+	/* Threads that have left are not asked. */
+	kernel("setp.lt.u32 %p, %gid, 70; and.b32 %a, %gid, 3; setp.eq.u32 %q, %a, 1; @%q exit;\n"
+	       "bar.red.popc.u32 %a, 0, %p; st.global.u32 [%at], %a;");
+	memset(aq_test_device.mem, 0, 4096);
+	aq_text_run(&text, 1, 96, NULL);
+	for (unsigned t = 0; t < 96; t++)
+		assert_int_equal(out(t), t % 4 == 1 ? 0 : 70 - 18);
 	aq_strbuf_done(&text);
 }
 

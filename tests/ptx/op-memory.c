@@ -230,6 +230,7 @@ enum pattern {
 	ALL_AT_ONE,
 	BACKWARDS,
 	SHIFTED, /* in a row but for the last of each warp */
+	SWAPPED, /* in pairs, but for the first of each warp */
 	ANYWHERE,
 	N_PATTERNS
 };
@@ -245,6 +246,8 @@ static unsigned element_of(enum pattern p, unsigned thread)
 		return THREADS - 1 - thread;
 	case SHIFTED:
 		return thread % 32 == 31 ? thread - 31 : thread + 1;
+	case SWAPPED:
+		return thread % 32 < 2 ? thread : thread ^ 1;
 	case ANYWHERE:
 	case N_PATTERNS:
 	default:
