@@ -225,7 +225,7 @@ static int compare_u32(const void *a, const void *b)
 }
 
 static int order_region(struct scc *s, struct aq_flow *fl, uint32_t start, uint32_t region,
-			unsigned depth);
+			uint32_t n_region, unsigned depth);
 
 /* Move the last `len` of old + len entries to the front. */
 static int to_front(uint32_t *at, uint32_t old, uint32_t len)
@@ -262,7 +262,7 @@ static int order_loop(struct scc *s, struct aq_flow *fl, uint32_t head, const ui
 
 		if (s->region[to] != inner || s->index[to] != 0)
 			continue;
-		r = order_region(s, fl, to, inner, depth + 1);
+		r = order_region(s, fl, to, inner, n, depth + 1);
 		/* Nothing found later is reached from what was found before, so it may stand in front, and has to where it leads there. */
 		if (r == 0)
 			r = to_front(fl->order + base, before - base, fl->n_order - before);
@@ -272,12 +272,12 @@ static int order_loop(struct scc *s, struct aq_flow *fl, uint32_t head, const ui
 	return 0;
 }
 
-/* Lay out the part of a region that `start` reaches. */
+/* Lay out the part of a region of n_region blocks that `start` reaches. */
 static int order_region(struct scc *s, struct aq_flow *fl, uint32_t start, uint32_t region,
-			unsigned depth)
+			uint32_t n_region, unsigned depth)
 {
-	uint32_t *comp = calloc(fl->n_blocks, sizeof(*comp));
-	uint32_t *sizes = calloc(fl->n_blocks, sizeof(*sizes));
+	uint32_t *comp = malloc(n_region * sizeof(*comp));
+	uint32_t *sizes = malloc(n_region * sizeof(*sizes));
 	uint32_t n = 0, n_comp;
 	int r = 0;
 
@@ -326,7 +326,7 @@ static int make_order(struct aq_flow *fl)
 		s.path = words + 5 * n;
 		for (uint32_t b = 0; b < fl->n_blocks; b++)
 			s.region[b] = 1;
-		r = fl->n_blocks ? order_region(&s, fl, 0, 1, 0) : 0;
+		r = fl->n_blocks ? order_region(&s, fl, 0, 1, fl->n_blocks, 0) : 0;
 	}
 	if (r == 0) {
 		uint32_t k = fl->n_order;
