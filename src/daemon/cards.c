@@ -72,7 +72,7 @@ static int holder_of(int fd)
 {
 	char buf[32] = { 0 };
 
-	return pread(fd, buf, sizeof(buf) - 1, 0) > 0 ? atoi(buf) : 0;
+	return pread(fd, buf, sizeof(buf) - 1, 0) > 0 ? (int)strtol(buf, NULL, 10) : 0;
 }
 
 static int say_busy(const struct aqd_card *card, int holder, struct aq_err *err)

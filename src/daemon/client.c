@@ -42,32 +42,36 @@ uint64_t aqd_client_counted(const struct aqd_client *c, unsigned card)
 	return add_saturating(sum, atomic_load(&a->overhead));
 }
 
+/* Where there is no pidfd to say so. */
+static bool is_same_process(const struct aqd_client *c)
+{
+	struct aqd_process_id id = { 0 };
+
+	return aqd_process_identify(c->pid, &id) == 0 && id.start_time == c->id.start_time;
+}
+
 bool aqd_client_signal(const struct aqd_client *c, int sig)
 {
 	if (c->pidfd >= 0)
 		return syscall(SYS_pidfd_send_signal, c->pidfd, sig, NULL, 0) == 0;
 	/* Without a pidfd the number is all there is; its start time tells a later process. */
-	uint64_t start = 0;
-
-	return aqd_process_start_time(c->pid, &start) == 0 && start == c->start_time &&
-	       kill(c->pid, sig) == 0;
+	return is_same_process(c) && kill(c->pid, sig) == 0;
 }
 
 static bool is_alive(const struct aqd_client *c)
 {
 	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
-	uint64_t start = 0;
 
 	if (c->ended_ns)
 		return false;
 	if (c->pidfd >= 0)
 		return poll(&p, 1, 0) == 0;
-	return aqd_process_start_time(c->pid, &start) == 0 && start == c->start_time;
+	return is_same_process(c);
 }
 
 static void zero_accounts(struct aqd_instance *i, uint32_t slot)
 {
-	for (unsigned k = 0; k < AQ_INSTANCE_CARDS; k++) {
+	for (unsigned k = 0; k < i->n_cards; k++) {
 		struct aq_account *a = &i->report->account[k][slot];
 
 		atomic_store(&a->pending, 0);
@@ -105,6 +109,7 @@ void aqd_client_free(struct aqd_client *c)
 	if (c->pidfd >= 0)
 		(void)close(c->pidfd);
 	aq_list_remove(&c->link);
+	aq_list_remove(&c->pid_link);
 	c->instance->by_slot[c->slot] = NULL;
 	c->instance->n_clients--;
 	free(c);
@@ -167,20 +172,22 @@ static void conn_lost(struct aqd_conn *conn)
 		client_ended(c);
 }
 
+static struct aq_list *bucket_of(struct aqd *d, pid_t pid)
+{
+	return &d->by_pid[(unsigned)pid % AQD_PID_BUCKETS];
+}
+
 struct aqd_client *aqd_client_by_pid(struct aqd *d, pid_t pid)
 {
 	struct aqd_client *ended = NULL;
-	struct aqd_instance *i;
 	struct aqd_client *c;
 
-	aq_list_for_each(i, &d->instances, link) {
-		aq_list_for_each(c, &i->clients, link) {
-			if (c->pid != pid)
-				continue;
-			if (!c->ended_ns)
-				return c;
-			ended = c;
-		}
+	aq_list_for_each(c, bucket_of(d, pid), pid_link) {
+		if (c->pid != pid)
+			continue;
+		if (!c->ended_ns)
+			return c;
+		ended = c;
 	}
 	return ended;
 }
@@ -196,7 +203,7 @@ static int free_slot(const struct aqd_instance *i, int wanted)
 	return -EUSERS;
 }
 
-static struct aqd_client *client_alloc(struct aqd_instance *i, uint32_t slot)
+static struct aqd_client *client_alloc(struct aqd_instance *i, uint32_t slot, pid_t pid)
 {
 	struct aqd_client *c = calloc(1, sizeof(*c));
 
@@ -204,7 +211,9 @@ static struct aqd_client *client_alloc(struct aqd_instance *i, uint32_t slot)
 		return NULL;
 	c->instance = i;
 	c->slot = slot;
+	c->pid = pid;
 	c->pidfd = -1;
+	aq_list_push_back(bucket_of(i->d, pid), &c->pid_link);
 	aq_list_init(&c->connections);
 	aq_list_push_back(&i->clients, &c->link);
 	i->n_clients++;
@@ -223,22 +232,20 @@ static int watch_pidfd(struct aqd_client *c)
 			       c);
 }
 
-int aqd_client_adopt(struct aqd_instance *i, pid_t pid, uint64_t start_time, uid_t uid,
+int aqd_client_adopt(struct aqd_instance *i, pid_t pid, const struct aqd_process_id *id, uid_t uid,
 		     uint32_t slot, const char *program)
 {
-	struct aqd_client *c = client_alloc(i, slot);
-	uint64_t start = 0;
+	struct aqd_client *c = client_alloc(i, slot, pid);
 
 	if (!c)
 		return -ENOMEM;
-	c->pid = pid;
-	c->start_time = start_time;
+	c->id = *id;
 	c->uid = uid;
 	(void)snprintf(c->program, sizeof(c->program), "%s", program);
 	aqd_printable(c->program);
 	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	/* In this order: the number cannot change hands while the descriptor is open. */
-	if (aqd_process_start_time(pid, &start) < 0 || start != start_time || watch_pidfd(c) < 0)
+	if (!is_same_process(c) || watch_pidfd(c) < 0)
 		client_ended(c);
 	return 0;
 }
@@ -248,7 +255,7 @@ struct peer {
 	pid_t pid;
 	uid_t uid;
 	int pidfd; /* -1: none to be had */
-	uint64_t start_time;
+	struct aqd_process_id id;
 };
 
 static int identify(const struct aqd_conn *conn, struct peer *ret, struct aq_err *err)
@@ -275,7 +282,7 @@ static int identify(const struct aqd_conn *conn, struct peer *ret, struct aq_err
 		}
 	}
 	*ret = (struct peer){ .pid = cred.pid, .uid = cred.uid, .pidfd = pidfd };
-	(void)aqd_process_start_time(cred.pid, &ret->start_time);
+	(void)aqd_process_identify(cred.pid, &ret->id);
 	return 0;
 }
 
@@ -312,7 +319,7 @@ static struct aqd_client *known_client(struct aqd *d, const struct peer *peer)
 
 	if (!c || c->ended_ns)
 		return NULL;
-	if (is_alive(c) && c->start_time == peer->start_time)
+	if (is_alive(c) && c->id.start_time == peer->id.start_time)
 		return c;
 	/* The number has been given to another process; that the first has ended is not noticed yet. */
 	client_ended(c);
@@ -324,7 +331,8 @@ static void remember(const struct aqd_client *c)
 	struct aq_slot_entry *e = &c->instance->slots->entry[c->slot];
 
 	e->uid = c->uid;
-	e->start_time = c->start_time;
+	e->start_time = c->id.start_time;
+	e->image = c->id.image;
 	memcpy(e->program, c->program, sizeof(e->program));
 	memset(e->used, 0, sizeof(e->used));
 	memset(e->overhead, 0, sizeof(e->overhead));
@@ -343,13 +351,12 @@ static int new_client(struct aqd_instance *i, const struct aq_attach_hello *h, s
 	if (slot < 0)
 		return aq_err_set(err, -EUSERS, "vgpu \"%s\" has %u programs already, the maximum",
 				  i->name, AQ_MAX_CLIENTS);
-	c = client_alloc(i, (uint32_t)slot);
+	c = client_alloc(i, (uint32_t)slot, peer->pid);
 	if (!c)
 		return aq_err_set(err, -ENOMEM, "the daemon has no memory");
 	zero_accounts(i, c->slot);
-	c->pid = peer->pid;
 	c->uid = peer->uid;
-	c->start_time = peer->start_time;
+	c->id = peer->id;
 	c->pidfd = aq_take_fd(peer->pidfd);
 	memcpy(c->program, h->program, sizeof(c->program));
 	c->program[sizeof(c->program) - 1] = '\0';
@@ -385,11 +392,18 @@ static int find_client(struct aqd_conn *conn, const struct aq_attach_hello *h, s
 	if (c->n_connections >= AQD_MAX_CONNECTIONS)
 		return aq_err_set(err, -EMFILE, "your process has %u connections already",
 				  c->n_connections);
-	if (!c->n_connections && !(h->flags & AQ_HELLO_REATTACH)) {
+	/*
+	 * A new program in the same process: the driver has taken back what the old one held. Where we cannot see whether it is a new one, the
+	 * library's word counts: it falsifies no account but its own.
+	 */
+	if (!c->n_connections && !(h->flags & AQ_HELLO_REATTACH) &&
+	    (c->id.image != peer->id.image || !peer->id.image)) {
 		zero_accounts(i, c->slot);
+		c->id = peer->id;
 		memcpy(c->program, h->program, sizeof(c->program));
 		c->program[sizeof(c->program) - 1] = '\0';
 		aqd_printable(c->program);
+		remember(c);
 	}
 	*ret = c;
 	return 0;
@@ -607,8 +621,10 @@ static int on_connect(sd_event_source *src, int fd, uint32_t revents, void *opaq
 	if (rc < 0) {
 		aq_log_warning("vgpu \"%s\": a connection is refused: %s", i->name, strerror(-rc));
 		aqd_conn_free(conn);
+		return 0;
 	}
-	return 0;
+	/* Its hello mostly is there already. */
+	return on_readable(conn->source, sock, EPOLLIN, conn);
 }
 
 /* Whether a stored socket is the one that lies in the instance's directory. */

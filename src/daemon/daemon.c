@@ -191,6 +191,20 @@ static int make_dir(const char *path, mode_t mode, struct aq_err *err)
 	return 0;
 }
 
+/* Somebody else's folder is theirs to change under us. */
+static int check_owner(const char *path, struct aq_err *err)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return aq_err_set(err, -errno, "cannot look at %s: %s", path, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return aq_err_set(err, -ENOTDIR, "%s is not a folder", path);
+	if (st.st_uid != geteuid())
+		return aq_err_set(err, -EPERM, "%s belongs to user %u, not to us", path, st.st_uid);
+	return 0;
+}
+
 static int make_dirs(struct aqd *d, struct aq_err *err)
 {
 	char path[PATH_MAX];
@@ -198,6 +212,9 @@ static int make_dirs(struct aqd *d, struct aq_err *err)
 
 	if (mkdir(d->cfg.dir, d->cfg.private_mode ? 0700 : 0755) < 0 && errno != EEXIST)
 		return aq_err_set(err, -errno, "cannot make %s: %s", d->cfg.dir, strerror(errno));
+	rc = check_owner(d->cfg.dir, err);
+	if (rc < 0)
+		return rc;
 	(void)snprintf(path, sizeof(path), "%s/vgpu", d->cfg.dir);
 	/* Passable, not listable: a vgpu's own folder says who enters it. */
 	rc = make_dir(path, d->cfg.private_mode ? 0700 : 0711, err);
@@ -210,7 +227,7 @@ static int make_dirs(struct aqd *d, struct aq_err *err)
 	if (mkdir(d->cfg.lock_dir, 0755) < 0 && errno != EEXIST)
 		return aq_err_set(err, -errno, "cannot make %s: %s", d->cfg.lock_dir,
 				  strerror(errno));
-	return 0;
+	return check_owner(d->cfg.lock_dir, err);
 }
 
 /* Two daemons in one directory would take each other's sockets away. */
@@ -275,6 +292,8 @@ int aqd_new(const struct aqd_config *cfg, struct aqd **ret, struct aq_err *err)
 	d->spare_fd = -1;
 	d->lock_fd = -1;
 	aq_list_init(&d->instances);
+	for (unsigned k = 0; k < AQD_PID_BUCKETS; k++)
+		aq_list_init(&d->by_pid[k]);
 	rc = set_up(d, err);
 	if (rc < 0) {
 		aqd_free(d);

@@ -30,6 +30,7 @@ struct aq_control_server;
 #define AQD_MAX_CONNECTIONS  8U	 /* of one client */
 #define AQD_HELLO_TIMEOUT_US 5000000ULL
 #define AQD_EVENTS	     512U /* kept for `aliquot log` */
+#define AQD_PID_BUCKETS	     1024U
 #define AQD_STRANGERS	     256U
 #define AQD_STORED	     (2 * AQD_MAX_INSTANCES + 1)
 #define AQD_RELEASE_GRACE_NS \
@@ -82,12 +83,19 @@ struct aqd_card {
 
 struct aqd_instance;
 
+struct aqd_process_id {
+	uint64_t start_time; /* tells it from a later process of that number */
+	uint64_t
+		image; /* where its stack starts: another one after each exec(); 0: not to be found out */
+};
+
 /* A process attached to an instance. */
 struct aqd_client {
-	struct aq_list link; /* instance->clients */
+	struct aq_list link;	 /* instance->clients */
+	struct aq_list pid_link; /* aqd.by_pid */
 	struct aqd_instance *instance;
 	pid_t pid;
-	uint64_t start_time; /* /proc/PID/stat, to tell it from a later process of that number */
+	struct aqd_process_id id;
 	uid_t uid;
 	uint32_t slot;
 	char program[32];
@@ -190,6 +198,7 @@ struct aqd {
 	struct aq_control_server *control;
 	sd_event_source *heartbeat;
 	sd_event_source *watchdog;
+	struct aq_list by_pid[AQD_PID_BUCKETS];
 	unsigned n_strangers;
 	struct aqd_stranger strangers[AQD_STRANGERS];
 	uint64_t next_event;
@@ -302,7 +311,7 @@ unsigned aqd_instance_living(const struct aqd_instance *i);
 /* client.c */
 int aqd_client_listen(struct aqd_instance *i, struct aq_err *err);
 /* A client of the daemon before us, which may come back. */
-int aqd_client_adopt(struct aqd_instance *i, pid_t pid, uint64_t start_time, uid_t uid,
+int aqd_client_adopt(struct aqd_instance *i, pid_t pid, const struct aqd_process_id *id, uid_t uid,
 		     uint32_t slot, const char *program);
 void aqd_client_free(struct aqd_client *c);
 void aqd_conn_free(struct aqd_conn *c);
@@ -339,7 +348,7 @@ int aqd_state_save(const struct aqd *d, struct aq_err *err);
 
 /* process.c: /proc, as far as it can be believed. */
 /* 0, or -ESRCH. */
-int aqd_process_start_time(pid_t pid, uint64_t *ret);
+int aqd_process_identify(pid_t pid, struct aqd_process_id *ret);
 /* Its number as itself sees it (innermost pid namespace), or -1 when that is not to be found out. */
 pid_t aqd_process_inner_pid(pid_t pid);
 /* Printable ASCII only. */

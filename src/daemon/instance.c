@@ -187,6 +187,7 @@ static void adopt_clients(struct aqd_instance *i, bool fresh)
 	for (uint32_t slot = 0; slot < AQ_MAX_CLIENTS; slot++) {
 		struct aq_slot_entry *e = &i->slots->entry[slot];
 		pid_t pid = (pid_t)atomic_load(&e->pid);
+		struct aqd_process_id id;
 
 		if (pid <= 0) {
 			atomic_store(&e->pid, 0);
@@ -196,7 +197,8 @@ static void adopt_clients(struct aqd_instance *i, bool fresh)
 			atomic_store(&i->report->account[k][slot].used, e->used[k]);
 			atomic_store(&i->report->account[k][slot].overhead, e->overhead[k]);
 		}
-		if (aqd_client_adopt(i, pid, e->start_time, e->uid, slot, e->program) < 0)
+		id = (struct aqd_process_id){ .start_time = e->start_time, .image = e->image };
+		if (aqd_client_adopt(i, pid, &id, e->uid, slot, e->program) < 0)
 			aq_log_warning("vgpu \"%s\": process %d is forgotten: no memory", i->name,
 				       pid);
 	}

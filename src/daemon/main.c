@@ -374,6 +374,8 @@ int main(int argc, char **argv)
 	(void)sigaddset(&set, SIGINT);
 	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
+	/* A limit on file sizes is an error of the operation, not our end. */
+	(void)signal(SIGXFSZ, SIG_IGN);
 	raise_fd_limit();
 	rc = aqd_new(&o.cfg, &d, &err);
 	if (rc == 0)

@@ -15,6 +15,7 @@ struct aq_slot_entry {
 	_Atomic uint32_t pid; /* 0: free; written last when taken, first when given up */
 	uint32_t uid;
 	uint64_t start_time;
+	uint64_t image; /* see struct aqd_process_id */
 	char program[32];
 	/* What its accounts were at the last reading of the watchdog: used + pending, and overhead. */
 	uint64_t used[AQ_INSTANCE_CARDS];

@@ -240,7 +240,7 @@ static bool is_mps(const char *program)
 static enum aqd_action act_on(const struct aqd *d, const struct aqd_stranger *s)
 {
 	enum aqd_action action = s->mps ? AQD_REPORT : d->cfg.strangers;
-	uint64_t start;
+	struct aqd_process_id id;
 	char name[32];
 	int pidfd;
 	int rc;
@@ -251,7 +251,7 @@ static enum aqd_action act_on(const struct aqd *d, const struct aqd_stranger *s)
 	if (pidfd < 0)
 		return AQD_REPORT;
 	aqd_process_name(s->pid, name, sizeof(name));
-	rc = aqd_process_start_time(s->pid, &start);
+	rc = aqd_process_identify(s->pid, &id);
 	if (rc == 0 && strcmp(name, s->program) == 0)
 		rc = (int)syscall(SYS_pidfd_send_signal, pidfd,
 				  action == AQD_KILL ? SIGKILL : SIGSTOP, NULL, 0);
