@@ -15,25 +15,23 @@ static const struct aq_alu_group *const groups[] = {
 /* Does `mod` stand among the alternatives of the segment that begins at *pattern? Moves *pattern behind the segment's dot. */
 static bool segment_takes(const char **pattern, const char *mod, bool *ret_optional)
 {
-	const size_t len = mod ? strlen(mod) : 0;
-	const char *p = *pattern;
+	const char *p = *pattern, *m = mod;
 	bool found = false;
 
 	*ret_optional = false;
-	while (*p && *p != '.') {
-		const size_t n = strcspn(p, "/?.");
-
-		if (mod && n == len && memcmp(p, mod, n) == 0)
-			found = true;
-		p += n;
-		if (*p == '?') {
-			*ret_optional = true;
-			p++;
+	for (;; p++) {
+		if (*p && *p != '/' && *p != '?' && *p != '.') {
+			m = m && *m == *p ? m + 1 : NULL;
+			continue;
 		}
-		if (*p == '/')
-			p++;
+		found |= m && m != mod && !*m;
+		if (*p == '?')
+			*ret_optional = true;
+		else if (*p != '/')
+			break;
+		m = *p == '/' ? mod : NULL;
 	}
-	*pattern = *p == '.' ? p + 1 : p;
+	*pattern = *p ? p + 1 : p;
 	return found;
 }
 
@@ -111,7 +109,7 @@ static bool row_fits(const struct aq_alu_row *row, const struct aq_ptx_insn *in)
 {
 	const bool pair = in->n_operands > 0 && in->operands[0].has_pair;
 
-	return pair == (strchr(row->shape, '|') != NULL) && mods_match(row->mods, in);
+	return mods_match(row->mods, in) && pair == (strchr(row->shape, '|') != NULL);
 }
 
 /* Why a known instruction has no line for these modifiers. */
