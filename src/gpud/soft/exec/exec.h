@@ -80,8 +80,8 @@ struct aq_launch {
 	uint32_t dyn_shared;
 	const void *params;	      /* param_bytes of the kernel, copied */
 	const struct aq_mem_map *mem; /* outlives the grid */
-	uint64_t
-		stack_bytes; /* per thread, for recursion and calls by address, on top of what the text alone tells */
+	/* Per thread, for recursion and calls by address; what the text alone tells comes on top. */
+	uint64_t stack_bytes;
 	uint32_t n_sm;	    /* for %nsmid */
 	uint32_t clock_khz; /* rate of %clock64 */
 	uint64_t id;	    /* %gridid */
@@ -98,7 +98,7 @@ void aq_block_free(struct aq_block *b);
 
 enum aq_run {
 	AQ_RUN_YIELD, /* the quantum is used up */
-	AQ_RUN_SLEEP, /* every warp sleeps; nothing to do before wake_ns. A block that waits for itself does so for ever */
+	AQ_RUN_SLEEP, /* every warp sleeps or waits; nothing to do before wake_ns */
 	AQ_RUN_DONE,
 	AQ_RUN_FAULT,
 };
