@@ -74,6 +74,7 @@ static void test_twisted(void)
 /* It calls itself through us: counted once. */
 static void test_open(void)
 {
+	CUresult (*alloc)(CUdeviceptr *, size_t) = NULL;
 	CUdeviceptr p = 0;
 	size_t pitch = 0;
 
@@ -81,6 +82,11 @@ static void test_open(void)
 	CHECK_INT(left(), 63 * MIB);
 	OK(cuMemFree_v2(p));
 	CHECK_INT(left(), 64 * MIB);
+	/* The pointer that it gives is ours, and must not become its own target. */
+	OK(cuGetProcAddress_v2("cuMemAlloc", (void **)&alloc, 13000, 0, NULL));
+	CHECK(alloc == cuMemAlloc_v2);
+	OK(alloc(&p, MIB));
+	CHECK_INT(left(), 63 * MIB);
 }
 
 int main(int argc, char **argv)

@@ -488,6 +488,38 @@ static void test_endless_and_saxpy(void **state)
 	client_close(&cl);
 }
 
+/* Two processes that want all of the card get half of it each. */
+static void test_fair_slices(void **state)
+{
+	struct aq_req_card_procs req = { .card = 0 };
+	struct aq_client_msg msg = { AQ_OP_CARD_PROCS, &req, sizeof(req), NULL, 0 };
+	static struct aq_rep_card_procs before;
+	static struct aq_rep_card_procs after;
+	pid_t a = start_victim("endless");
+	pid_t b = start_victim("endless");
+	struct client cl;
+	double got[2];
+
+	(void)state;
+	client_open(&cl, path);
+	assert_int_equal(aq_client_call(cl.c, &msg, &before, sizeof(before), NULL), AQ_OK);
+	(void)usleep(500000);
+	assert_int_equal(aq_client_call(cl.c, &msg, &after, sizeof(after), NULL), AQ_OK);
+	assert_int_equal(before.n, 2);
+	assert_int_equal(after.n, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(before.proc[i].pid, after.proc[i].pid);
+		assert_true((pid_t)after.proc[i].pid == a || (pid_t)after.proc[i].pid == b);
+		got[i] = (double)(after.proc[i].busy_ns - before.proc[i].busy_ns);
+	}
+	assert_true(got[0] / (got[0] + got[1]) > 0.4 && got[0] / (got[0] + got[1]) < 0.6);
+	(void)kill(a, SIGKILL);
+	(void)kill(b, SIGKILL);
+	(void)waitpid(a, NULL, 0);
+	(void)waitpid(b, NULL, 0);
+	client_close(&cl);
+}
+
 /* Connections that never say hello, say half of it, or nonsense. */
 static void test_bad_hello(void **state)
 {
@@ -586,6 +618,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_vmm_foreign_fd, quiet),
 		cmocka_unit_test_setup(test_killed_clients, quiet),
 		cmocka_unit_test_setup(test_endless_and_saxpy, quiet),
+		cmocka_unit_test_setup(test_fair_slices, quiet),
 		cmocka_unit_test_setup(test_bad_hello, quiet),
 		cmocka_unit_test_setup(test_too_many, quiet),
 		cmocka_unit_test_setup(test_idle, quiet),

@@ -70,7 +70,8 @@ static const struct aq_slot_proc *row_of(const struct aq_slot_proc *first, unsig
 	const struct aq_slot_proc *best = best_row(first, version, per_thread);
 
 	for (const struct aq_slot_proc *p = first; more(p, first); p++)
-		if (__atomic_load_n(&aq_slots[p->slot], __ATOMIC_RELAXED) == fn)
+		if (__atomic_load_n(&aq_slots[p->slot], __ATOMIC_RELAXED) == fn ||
+		    (const void *)p->fn == fn)
 			return p;
 	/* Pointers need not be the exported ones; then a variant that the provider does not export cannot be the one. */
 	while (best && best > first && !aq_offers(best->slot) && best[-1].stream == best->stream)
@@ -156,7 +157,9 @@ static CUresult managed(const struct aq_slot_proc *first, const char *symbol, vo
 		*ret = fn;
 		return CUDA_SUCCESS;
 	}
-	__atomic_store_n(&aq_slots[row->slot], fn, __ATOMIC_RELEASE);
+	/* A provider that is linked so that its names can be replaced gives our own function: it must not become its own target. */
+	if (fn != (void *)row->fn)
+		__atomic_store_n(&aq_slots[row->slot], fn, __ATOMIC_RELEASE);
 	*ret = (void *)row->fn;
 	return CUDA_SUCCESS;
 }
