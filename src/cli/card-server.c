@@ -21,18 +21,6 @@
 #define READY_TIMEOUT_MS 20000
 #define STOP_TIMEOUT_NS	 (5 * AQ_NS_PER_S)
 
-/* A sanitizer's runtime must come first among the libraries; a preloaded library of ours would come before it. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#	define PRELOAD false
-#elif defined(__has_feature)
-#	if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#		define PRELOAD false
-#	endif
-#endif
-#ifndef PRELOAD
-#	define PRELOAD true
-#endif
-
 /* "<folder>/<rest>" when that file exists. */
 static bool find_file(char *ret, size_t size, const char *folder, const char *rest)
 {
@@ -120,9 +108,9 @@ int aq_parts_set_environment(const struct aq_parts *parts, const char *socket)
 	if (rc == 0)
 		rc = add_to_variable("LD_LIBRARY_PATH", parts->libdirs, false);
 	/* For programs with a search path of their own in front of ours: a library that is loaded already is found by its SONAME. */
-	if (rc == 0 && PRELOAD)
+	if (rc == 0 && AQ_PRELOAD)
 		rc = add_to_variable("LD_PRELOAD", parts->libcuda, true);
-	if (rc == 0 && PRELOAD && parts->libnvml[0])
+	if (rc == 0 && AQ_PRELOAD && parts->libnvml[0])
 		rc = add_to_variable("LD_PRELOAD", parts->libnvml, true);
 	return rc;
 }

@@ -8,6 +8,18 @@
 
 struct aq_err;
 
+/* Whether LD_PRELOAD is used: a sanitizer's runtime must come first among the libraries; a preloaded library of ours would come before it. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#	define AQ_PRELOAD false
+#elif defined(__has_feature)
+#	if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#		define AQ_PRELOAD false
+#	endif
+#endif
+#ifndef AQ_PRELOAD
+#	define AQ_PRELOAD true
+#endif
+
 /* Where the parts are that belong to this command: beside it in a build tree or under one prefix. */
 struct aq_parts {
 	char gpud[PATH_MAX];

@@ -2,7 +2,7 @@
 /* The verbs of aliquot. Data goes to stdout, all else to stderr as "aliquot: what: cause". */
 #pragma once
 
-/* Exit statuses; those of `aliquot soft -- PROGRAM` are the program's or, for what went wrong before it ran, the last three. */
+/* Exit statuses; those of `aliquot run` and `aliquot soft -- PROGRAM` are the program's or, for what went wrong before it ran, the last three. */
 enum {
 	AQ_EXIT_OK = 0,
 	AQ_EXIT_FAILED = 1,
@@ -15,8 +15,20 @@ enum {
 /* One verb: argv[0] is its name. Returns the exit status. */
 typedef int (*aq_verb_fn)(int argc, char **argv);
 
+int aq_cli_create(int argc, char **argv);
+int aq_cli_freeze(int argc, char **argv);
 int aq_cli_gpus(int argc, char **argv);
+int aq_cli_log(int argc, char **argv);
+int aq_cli_ps(int argc, char **argv);
+int aq_cli_rm(int argc, char **argv);
+int aq_cli_run(int argc, char **argv);
+int aq_cli_set(int argc, char **argv);
 int aq_cli_soft(int argc, char **argv);
+int aq_cli_thaw(int argc, char **argv);
+int aq_cli_why(int argc, char **argv);
+
+/* Without a verb. */
+int aq_cli_bare(void);
 
 /* `aliquot soft --coverage` and `aliquot soft serve`. */
 int aq_cli_soft_coverage(void);

@@ -14,7 +14,16 @@ static const struct {
 	aq_verb_fn run;
 	const char *summary;
 } verbs[] = {
+	{ "run", aq_cli_run, "run a program in a vgpu" },
+	{ "create", aq_cli_create, "make a vgpu that stays" },
+	{ "rm", aq_cli_rm, "remove vgpus" },
+	{ "ps", aq_cli_ps, "list vgpus and their programs" },
 	{ "gpus", aq_cli_gpus, "list GPUs, what they are doing and who uses them" },
+	{ "set", aq_cli_set, "change a vgpu's limits while its programs run" },
+	{ "why", aq_cli_why, "say what stands in a vgpu's way" },
+	{ "log", aq_cli_log, "show what has happened to vgpus" },
+	{ "freeze", aq_cli_freeze, "stop the programs of vgpus" },
+	{ "thaw", aq_cli_thaw, "let them go on" },
 	{ "soft", aq_cli_soft, "run a program on software cards" },
 };
 
@@ -49,7 +58,7 @@ static void print_help(FILE *to)
 		(void)fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].summary);
 	(void)fprintf(to, "\n  --version  version, commit, compiler and features\n"
 			  "  --help     this text\n\n"
-			  "Without a verb: aliquot gpus.\n");
+			  "Without a verb: GPUs and vgpus.\n");
 }
 
 static void print_version(void)
@@ -66,11 +75,8 @@ static void print_version(void)
 
 int main(int argc, char **argv)
 {
-	char name[] = "gpus";
-	char *bare[] = { name, NULL };
-
 	if (argc < 2)
-		return aq_cli_gpus(1, bare);
+		return aq_cli_bare();
 	for (size_t i = 0; i < AQ_ARRAY_SIZE(verbs); i++) {
 		if (strcmp(argv[1], verbs[i].name) == 0)
 			return verbs[i].run(argc - 1, argv + 1);
