@@ -71,6 +71,6 @@ int main(void)
 						 { "afterwards", test_after } };
 	const char *text = getenv("AQ_TEST_EXPECT");
 
-	expected = text ? (CUresult)atoi(text) : CUDA_SUCCESS;
+	expected = text ? (CUresult)strtol(text, NULL, 10) : CUDA_SUCCESS;
 	return e2e_run(tests, 3);
 }

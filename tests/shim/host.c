@@ -72,7 +72,8 @@ static void find_cards(void)
 	if (pipe(p) < 0 || (pid = fork()) < 0)
 		die("fork");
 	if (pid == 0) {
-		void *lib = dlopen(opt.provider, RTLD_NOW);
+		int hidden = unsetenv("CUDA_VISIBLE_DEVICES");
+		void *lib = hidden ? NULL : dlopen(opt.provider, RTLD_NOW);
 		CUresult (*init)(unsigned) = lib ? dlsym(lib, "cuInit") : NULL;
 		CUresult (*count)(int *) = lib ? dlsym(lib, "cuDeviceGetCount") : NULL;
 		CUresult (*uuid)(CUuuid *, CUdevice) = lib ? dlsym(lib, "cuDeviceGetUuid") : NULL;
@@ -282,7 +283,10 @@ static pid_t start(char **argv)
 	if (pid != 0)
 		return pid;
 	(void)snprintf(path, sizeof(path), "%s/libcuda.so.1", opt.shim);
+	/* A sanitizer's runtime has to come first; the programs of the tests find the library by its folder then. */
+#ifndef __SANITIZE_ADDRESS__
 	(void)setenv("LD_PRELOAD", path, 1);
+#endif
 	(void)setenv("LD_LIBRARY_PATH", opt.shim, 1);
 	(void)setenv(AQ_ATTACH_DIR_ENV, host.dir, 1);
 	(void)snprintf(number, sizeof(number), "%d", (int)getppid());
@@ -373,6 +377,10 @@ int main(int argc, char **argv)
 	int signals;
 	pid_t pid;
 
+	opt.shim = opt.shim ? realpath(opt.shim, NULL) : NULL;
+	opt.provider = opt.provider ? realpath(opt.provider, NULL) : NULL;
+	if (!opt.shim || !opt.provider)
+		die("--shim or --provider");
 	find_cards();
 	make_pages();
 	(void)snprintf(host.dir, sizeof(host.dir), "/tmp/aliquot-shim.XXXXXX");

@@ -314,7 +314,7 @@ static void test_set_limit(void)
 /* A restart of the daemon: new pages, the numbers come along. */
 static void test_restart(void)
 {
-	pid_t host = (pid_t)atoi(getenv("AQ_HOST_PID"));
+	pid_t host = (pid_t)strtol(getenv("AQ_HOST_PID"), NULL, 10);
 	CUdeviceptr p = 0;
 	CUdeviceptr q = 0;
 
@@ -330,7 +330,7 @@ static void test_restart(void)
 /* Live: half the limit from now on. Below use: nothing underflows, new ones are refused. Last, for it stays. */
 static void test_resize(void)
 {
-	pid_t host = (pid_t)atoi(getenv("AQ_HOST_PID"));
+	pid_t host = (pid_t)strtol(getenv("AQ_HOST_PID"), NULL, 10);
 	CUdeviceptr p = 0;
 	CUdeviceptr q = 0;
 	size_t left = 1;
