@@ -59,13 +59,19 @@ int aqd_accept(struct aqd *d, int listen_fd)
 
 	if (fd >= 0)
 		return fd;
-	if ((rc != -EMFILE && rc != -ENFILE) || d->spare_fd < 0)
+	if (rc != -EMFILE && rc != -ENFILE)
 		return rc;
+	if (d->spare_fd < 0)
+		d->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	/* The peer learns that it cannot be served, instead of waiting in the queue while we spin. */
-	(void)close(d->spare_fd);
+	if (d->spare_fd >= 0)
+		(void)close(d->spare_fd);
 	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		(void)close(fd);
+	else
+		/* Not even that: the queue stays readable, so at least do not burn a core over it. */
+		(void)usleep(1000);
 	d->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	aq_log_warning("a connection is refused: %s", strerror(-rc));
 	return rc;
