@@ -34,6 +34,7 @@ static _Atomic int connection = -1;
 static char peer
 	[AQ_CONNECT_PATH]; /* where `connection` leads: an application may close it and reuse the number */
 static unsigned attach_flags;
+static uint32_t epoch;	  /* of the last welcome */
 static bool pages_mapped; /* at fixed addresses from then on */
 
 #define CONTROL_BYTES aq_align_up(sizeof(struct aq_control_page), 4096)
@@ -179,8 +180,9 @@ static int map_pages(const struct aq_connected *c, bool same_process, struct aq_
 
 static int attach_now(bool same_process, uint64_t deadline_ns, struct aq_err *err)
 {
+	struct aq_connect_again again = { atomic_load(&aq_attachment_here.slot), epoch };
 	struct aq_connected c;
-	int rc = aq_connect(deadline_ns, &c, err);
+	int rc = aq_connect(deadline_ns, same_process ? &again : NULL, &c, err);
 
 	if (rc < 0)
 		return rc;
@@ -192,6 +194,7 @@ static int attach_now(bool same_process, uint64_t deadline_ns, struct aq_err *er
 		return rc;
 	}
 	memcpy(peer, c.path, sizeof(peer));
+	epoch = c.welcome.epoch;
 	if (!same_process) {
 		(void)aq_format(aq_attachment_here.cuda_provider,
 				sizeof(aq_attachment_here.cuda_provider), "%s",

@@ -87,7 +87,7 @@ static int connect_once(int dir, const char *name, uint64_t deadline_ns)
 	return fd;
 }
 
-static int say_hello(int fd)
+static int say_hello(int fd, const struct aq_connect_again *again)
 {
 	struct aq_attach_hello hello = { .h = { AQ_ATTACH_MAGIC, AQ_ATTACH_HELLO, sizeof(hello) },
 					 .version_min = AQ_ATTACH_VERSION_MIN,
@@ -95,6 +95,11 @@ static int say_hello(int fd)
 					 .pid = (uint32_t)getpid(),
 					 .pages_version = AQ_PAGES_VERSION };
 
+	if (again) {
+		hello.flags = AQ_HELLO_REATTACH;
+		hello.slot = again->slot;
+		hello.epoch = again->epoch;
+	}
 	(void)aq_format(hello.program, sizeof(hello.program), "%s", program_invocation_short_name);
 	return send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t)sizeof(hello) ? 0 : -errno;
 }
@@ -186,7 +191,8 @@ static int take_welcome(struct aq_connected *c, uint64_t deadline_ns, struct aq_
 	return rc;
 }
 
-static int try_once(int dir, const char *name, uint64_t deadline_ns, struct aq_connected *ret,
+static int try_once(int dir, const char *name, uint64_t deadline_ns,
+		    const struct aq_connect_again *again, struct aq_connected *ret,
 		    struct aq_err *err)
 {
 	struct sockaddr_un a;
@@ -200,7 +206,7 @@ static int try_once(int dir, const char *name, uint64_t deadline_ns, struct aq_c
 	rc = getpeername(ret->sock, (struct sockaddr *)&a, &len) < 0 ? -errno : 0;
 	memcpy(ret->path, a.sun_path, sizeof(ret->path));
 	if (rc == 0)
-		rc = say_hello(ret->sock);
+		rc = say_hello(ret->sock, again);
 	if (rc == 0)
 		rc = take_welcome(ret, deadline_ns, err);
 	if (rc < 0)
@@ -215,7 +221,8 @@ static bool may_pass(int rc)
 	       rc == -EAGAIN || rc == -EINTR;
 }
 
-int aq_connect(uint64_t deadline_ns, struct aq_connected *ret, struct aq_err *err)
+int aq_connect(uint64_t deadline_ns, const struct aq_connect_again *again, struct aq_connected *ret,
+	       struct aq_err *err)
 {
 	const char *name = directory();
 	struct timespec pause = { .tv_nsec = (long)AQ_NS_PER_MS };
@@ -227,7 +234,7 @@ int aq_connect(uint64_t deadline_ns, struct aq_connected *ret, struct aq_err *er
 	for (;;) {
 		struct aq_err why = { 0 };
 
-		rc = try_once(dir, name, deadline_ns, ret, &why);
+		rc = try_once(dir, name, deadline_ns, again, ret, &why);
 		if (rc == 0)
 			return 0;
 		if (!may_pass(rc) || aq_now_ns() >= deadline_ns) {

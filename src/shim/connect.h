@@ -21,11 +21,17 @@ struct aq_connected {
 /* How long a first attach may take. */
 uint64_t aq_connect_timeout_ns(void);
 
+/* What a process that has been welcomed before says of it. */
+struct aq_connect_again {
+	uint32_t slot, epoch;
+};
+
 /*
- * Connect and be welcomed. Where the instance's directory is there but nobody answers, goes on trying until the deadline: the daemon may be
+ * Connect and be welcomed; `again` is NULL the first time. Where the instance's directory is there but nobody answers, goes on trying until the deadline: the daemon may be
  * starting. Returns 0 or -errno with the reason in err.
  */
-int aq_connect(uint64_t deadline_ns, struct aq_connected *ret, struct aq_err *err);
+int aq_connect(uint64_t deadline_ns, const struct aq_connect_again *again, struct aq_connected *ret,
+	       struct aq_err *err);
 
 /* Whether fd is still the connection to `path`, and not something else under its number. */
 bool aq_connect_is(int fd, const char *path);
