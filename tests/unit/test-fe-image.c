@@ -205,8 +205,11 @@ static bool add_name(void *opaque, const char *name, size_t len)
 {
 	struct names *n = opaque;
 
-	strncat(n->text, name, len);
-	strncat(n->text, " ", 1);
+	size_t at = strlen(n->text);
+
+	assert_true(at + len + 2 <= sizeof(n->text));
+	memcpy(n->text + at, name, len);
+	memcpy(n->text + at + len, " ", 2);
 	return true;
 }
 
