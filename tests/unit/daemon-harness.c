@@ -425,8 +425,7 @@ struct aq_account *account(const struct attached *a, unsigned card)
 	return &a->report->account[card][a->w.slot];
 }
 
-/* Take memory of card 0 by the driver API, as a program does. */
-static bool take_from_card(uint64_t bytes)
+bool take_from_card(uint64_t bytes)
 {
 	void *lib = dlopen(AQ_TEST_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
 	CUresult (*init)(unsigned);

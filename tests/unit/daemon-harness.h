@@ -68,6 +68,9 @@ int attach(struct attached *a, const struct daemon *d, const char *vgpu,
 void detach(struct attached *a);
 struct aq_account *account(const struct attached *a, unsigned card);
 
+/* Take memory of card 0 by the driver API, as a program does. */
+bool take_from_card(uint64_t bytes);
+
 /* A child that attaches, counts `bytes` as used, and waits to be killed. `vgpu` NULL: it does not attach. With `allocate` it takes them from the card, too. */
 pid_t start_client(const struct daemon *d, const char *vgpu, uint64_t bytes, bool allocate);
 void end(pid_t pid);
