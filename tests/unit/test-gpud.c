@@ -503,8 +503,12 @@ static void test_fair_slices(void **state)
 	(void)state;
 	client_open(&cl, path);
 	assert_int_equal(aq_client_call(cl.c, &msg, &before, sizeof(before), NULL), AQ_OK);
-	(void)usleep(500000);
+	(void)usleep(1000000);
 	assert_int_equal(aq_client_call(cl.c, &msg, &after, sizeof(after), NULL), AQ_OK);
+	(void)kill(a, SIGKILL);
+	(void)kill(b, SIGKILL);
+	(void)waitpid(a, NULL, 0);
+	(void)waitpid(b, NULL, 0);
 	assert_int_equal(before.n, 2);
 	assert_int_equal(after.n, 2);
 	for (int i = 0; i < 2; i++) {
@@ -512,12 +516,8 @@ static void test_fair_slices(void **state)
 		assert_true((pid_t)after.proc[i].pid == a || (pid_t)after.proc[i].pid == b);
 		got[i] = (double)(after.proc[i].busy_ns - before.proc[i].busy_ns);
 	}
-	assert_true(got[0] / (got[0] + got[1]) > 0.4 && got[0] / (got[0] + got[1]) < 0.6);
-	(void)kill(a, SIGKILL);
-	(void)kill(b, SIGKILL);
-	(void)waitpid(a, NULL, 0);
-	(void)waitpid(b, NULL, 0);
 	client_close(&cl);
+	assert_true(got[0] / (got[0] + got[1]) > 0.4 && got[0] / (got[0] + got[1]) < 0.6);
 }
 
 /* Connections that never say hello, say half of it, or nonsense. */

@@ -23,9 +23,10 @@
 #include <string.h>
 
 /* Warp instructions in a quantum: with others waiting for the card, and alone. */
-#define QUANTUM_SHARED 4096ULL
-#define QUANTUM_ALONE  16384ULL
-#define COPY_THREADS   2U
+#define QUANTUM_SHARED	4096ULL
+#define QUANTUM_ALONE	16384ULL
+#define COPY_THREADS	2U
+#define MAX_DEBT_SLICES 50ULL
 /* How far a submitter goes into its kernel before it leaves it to the crew. */
 #define QUANTUM_HELP 512ULL
 #define HELP_QUANTA  4U
@@ -172,12 +173,20 @@ static void *compute_main(void *arg);
 static void turn(struct aq_card *card, uint64_t now)
 {
 	struct aq_soft_ctx *next = next_ctx(card);
+	uint64_t slice = card->profile.slice_ns;
+	uint64_t payment;
 
 	aq_engine_account(card, now);
 	if (!next || (card->cur && card->cur->n_kernels && now < card->slice_end_ns))
 		return;
+	/* What one had too much, since a quantum or the machine took its time, it has less the next times. */
+	if (card->cur && card->cur->n_kernels)
+		card->cur->debt_ns = AQ_MIN(card->cur->debt_ns + (now - card->slice_end_ns),
+					    MAX_DEBT_SLICES * slice);
+	payment = AQ_MIN(next->debt_ns, slice - slice / 4);
+	next->debt_ns -= payment;
 	card->cur = next;
-	card->slice_end_ns = now + card->profile.slice_ns;
+	card->slice_end_ns = now + slice - payment;
 	aq_list_remove(&next->run_link);
 	aq_list_push_back(&card->run_ctxs, &next->run_link);
 	/* Those who found nothing to do in the old context. */
@@ -294,6 +303,9 @@ void aq_engine_start(struct aq_kernel *k)
 	insert_by_priority(ctx, k);
 	if (ctx->n_kernels++ == 0)
 		aq_list_push_back(&card->run_ctxs, &ctx->run_link);
+	/* Until now nobody else wanted the card: that was no overrun. */
+	if (is_contended(card))
+		card->slice_end_ns = AQ_MAX(card->slice_end_ns, now);
 	if (by_submitter) {
 		card->soft->inline_started = true;
 		return;

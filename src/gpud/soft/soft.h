@@ -300,6 +300,7 @@ struct aq_soft_ctx {
 	struct aq_list ready;	 /* resident blocks that can run */
 	struct aq_list sleeping; /* resident blocks, by due */
 	uint32_t n_kernels;
+	uint64_t debt_ns; /* by how much it has overrun its slices */
 	uint64_t own_ns;  /* time in which it had the card and running kernels */
 	bool admit_next;  /* whose turn it is: a new block's or a resident one's */
 	struct aq_sm *sm; /* what is resident on each multiprocessor */
