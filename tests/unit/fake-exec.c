@@ -29,6 +29,7 @@ struct aq_block {
 	struct aq_grid *grid;
 	uint64_t index;
 	unsigned runs;
+	uint64_t spun; /* warp instructions so far */
 };
 
 enum {
@@ -190,12 +191,11 @@ static _Atomic uint64_t *word(struct aq_block *b)
 
 static enum aq_run run_spin(struct aq_block *b, uint64_t max_insns, struct aq_run_result *ret)
 {
-	uint64_t done = (uint64_t)b->runs * max_insns;
-	uint64_t todo = b->grid->arg[0] > done ? b->grid->arg[0] - done : 0;
+	uint64_t todo = b->grid->arg[0] - b->spun;
 
 	ret->insns = AQ_MIN(todo, max_insns);
 	burn(ret->insns * 20);
-	b->runs++;
+	b->spun += ret->insns;
 	return todo > max_insns ? AQ_RUN_YIELD : AQ_RUN_DONE;
 }
 
