@@ -18,8 +18,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SETTLE_TIMEOUT_NS (2 * AQ_NS_PER_S)
-
 #ifndef MADV_WIPEONFORK
 #	define MADV_WIPEONFORK 18
 #endif
@@ -285,12 +283,12 @@ int aq_attach(unsigned flags, struct aq_err *err)
 	return rc;
 }
 
-static int settle_locked(uint32_t card, uint64_t *ret_bytes)
+static int settle_locked(uint32_t card, uint64_t timeout_ns, uint64_t *ret_bytes)
 {
 	struct aq_attach_settle ask = { { AQ_ATTACH_MAGIC, AQ_ATTACH_SETTLE, sizeof(ask) },
 					card,
 					0 };
-	uint64_t deadline = aq_now_ns() + SETTLE_TIMEOUT_NS;
+	uint64_t deadline = aq_now_ns() + timeout_ns;
 	_Alignas(8) char packet[AQ_ATTACH_MAX];
 	int fd = atomic_load(&connection);
 	ssize_t n;
@@ -324,13 +322,13 @@ static int settle_locked(uint32_t card, uint64_t *ret_bytes)
 	}
 }
 
-int aq_attach_settle(uint32_t card, uint64_t *ret_bytes)
+int aq_attach_settle(uint32_t card, uint64_t timeout_ns, uint64_t *ret_bytes)
 {
 	int saved = errno;
 	int rc;
 
 	aq_lock(&aq_attach_private->settle_lock);
-	rc = settle_locked(card, ret_bytes);
+	rc = settle_locked(card, timeout_ns, ret_bytes);
 	aq_unlock(&aq_attach_private->settle_lock);
 	errno = saved;
 	return rc;

@@ -87,6 +87,6 @@ static inline void aq_attach_leave(void)
 
 /*
  * Ask the daemon what the driver says that this process holds on a card. Returns 0, -ENODATA when the driver does not know the process, or
- * -errno (no connection, no answer within two seconds).
+ * -errno (no connection, no answer within `timeout_ns`).
  */
-int aq_attach_settle(uint32_t card, uint64_t *ret_bytes);
+int aq_attach_settle(uint32_t card, uint64_t timeout_ns, uint64_t *ret_bytes);

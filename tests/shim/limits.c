@@ -181,6 +181,74 @@ static void test_pools(void)
 	ALL_FREE();
 }
 
+/* A pool that would have to grow over the limit for something small: refused, and nothing stays. */
+static void test_pool_growth(void)
+{
+	CUdeviceptr big = 0;
+	CUdeviceptr p[3] = { 0 };
+	size_t left;
+
+	OK(cuMemAlloc_v2(&big, room - 3 * MIB));
+	for (int i = 0; i < 3; i++) {
+		CUresult rc = cuMemAllocAsync(&p[i], MIB, NULL);
+
+		CHECK(rc == CUDA_SUCCESS || rc == CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK((rc == CUDA_SUCCESS) == (p[i] != 0));
+	}
+	left = free_now();
+	CHECK(left <= 3 * MIB);
+	for (int i = 0; i < 3; i++)
+		if (p[i])
+			OK(cuMemFreeAsync(p[i], NULL));
+	OK(cuMemFree_v2(big));
+	OK(cuStreamSynchronize(NULL));
+	ALL_FREE();
+}
+
+static void *pool_race(void *arg)
+{
+	CUstream stream = NULL;
+	CUdeviceptr held[16];
+	int n = 0;
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuStreamCreate(&stream, 0));
+	for (int round = 0; round < 100; round++) {
+		seed = seed * 1103515245 + 12345;
+		if (n < 16 && (seed >> 16) % 3) {
+			CUresult rc =
+				cuMemAllocAsync(&held[n], ((seed >> 18) % 8 + 1) * MIB, stream);
+
+			CHECK(rc == CUDA_SUCCESS || rc == CUDA_ERROR_OUT_OF_MEMORY);
+			n += rc == CUDA_SUCCESS;
+		} else if (n > 0) {
+			OK(cuMemFreeAsync(held[--n], stream));
+		}
+		if (round % 10 == 0)
+			OK(cuStreamSynchronize(stream));
+	}
+	while (n > 0)
+		OK(cuMemFreeAsync(held[--n], stream));
+	OK(cuStreamSynchronize(stream));
+	OK(cuStreamDestroy_v2(stream));
+	return NULL;
+}
+
+static void test_pool_threads(void)
+{
+	CUmemoryPool def = NULL;
+	pthread_t t[4];
+
+	for (uintptr_t i = 0; i < 4; i++)
+		CHECK_INT(pthread_create(&t[i], NULL, pool_race, (void *)(i + 1)), 0);
+	for (int i = 0; i < 4; i++)
+		(void)pthread_join(t[i], NULL);
+	OK(cuDeviceGetDefaultMemPool(&def, dev));
+	OK(cuMemPoolTrimTo(def, 0));
+	ALL_FREE();
+}
+
 static CUmemGenericAllocationHandle object(size_t size, CUresult want)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -391,6 +459,8 @@ int main(void)
 		{ "host memory", test_host },
 		{ "arrays", test_arrays },
 		{ "pools", test_pools },
+		{ "growth of a pool", test_pool_growth },
+		{ "threads on a pool", test_pool_threads },
 		{ "virtual memory", test_vmm },
 		{ "context", test_context },
 		{ "cuGetProcAddress", test_procaddr },

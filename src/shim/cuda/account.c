@@ -10,6 +10,9 @@
 #include <errno.h>
 
 #define LAZY_SETTLE_NS (100 * AQ_NS_PER_MS)
+/* The daemon gives up after two seconds and says so. Code that has been loaded is not worth waiting long: the daemon looks by itself, too. */
+#define CONTEXT_TIMEOUT_NS (3 * AQ_NS_PER_S)
+#define LAZY_TIMEOUT_NS	   (250 * AQ_NS_PER_MS)
 
 struct aq_ranges aq_held;
 
@@ -100,7 +103,10 @@ void aq_refused(int card, uint64_t bytes)
 static CUresult reserve_slowly(int card, uint64_t bytes, int rc)
 {
 	if (rc == -ENODEV) {
-		aq_shim_log("a device that is none of this instance's cards: refused");
+		static _Atomic bool told;
+
+		if (!atomic_exchange(&told, true))
+			aq_shim_log("a device that is none of this instance's cards: refused");
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
 	/* Stream-ordered pools give memory back at times that nobody tells. */
@@ -221,7 +227,9 @@ void aq_settle(int card, enum aq_settle_how how)
 	if (!is_card(card))
 		return;
 	before = explicit_bytes(card);
-	rc = aq_attach_settle((uint32_t)card, &bytes);
+	rc = aq_attach_settle((uint32_t)card,
+			      how == AQ_SETTLE_CONTEXT ? CONTEXT_TIMEOUT_NS : LAZY_TIMEOUT_NS,
+			      &bytes);
 	/* The driver may have looked before or after an allocation that runs meanwhile: what is counted twice would stay overhead for good. */
 	counted = AQ_MAX(before, explicit_bytes(card));
 	if (rc == 0 && bytes > counted)

@@ -15,7 +15,8 @@
 #include <string.h>
 
 #define MAX_POOLS 1024U
-#define CHUNK	  (2 * AQ_MIB) /* the least by which a pool grows, and the unit of it */
+#define CHUNK	  (2 * AQ_MIB)	/* the unit by which a pool grows */
+#define STEP	  (32 * AQ_MIB) /* the least by which it does, until it has shown what that is */
 
 struct pool {
 	CUmemoryPool handle; /* NULL: a free place */
@@ -23,6 +24,7 @@ struct pool {
 	uint64_t charged;    /* of `used`: what the pool had reserved when it was last read */
 	uint64_t bag;	     /* of `pending`: reserved for growth */
 	uint64_t wanted;     /* by the threads that are allocating */
+	uint64_t step;	     /* the least by which it grows, as far as is known */
 };
 
 static struct pool pools[MAX_POOLS];
@@ -69,7 +71,7 @@ static struct pool *find(CUmemoryPool handle, int card, bool make)
 		atomic_store(&n_pools, n + 1);
 	}
 	if (unused)
-		*unused = (struct pool){ .handle = handle, .card = card };
+		*unused = (struct pool){ .handle = handle, .card = card, .step = STEP };
 	return unused;
 }
 
@@ -232,6 +234,7 @@ static CUresult before(CUmemoryPool handle, int card, uint64_t bytes, uint64_t *
 		aq_shim_log("more than %u memory pools: refused", MAX_POOLS);
 		rc = CUDA_ERROR_OUT_OF_MEMORY;
 	} else if (p->card != AQ_NO_CARD) {
+		want = AQ_MAX(want, p->step);
 		/* The reserved attribute is read again before anything is refused. */
 		if (aq_try_reserve(p->card, want) == 0 ||
 		    (settle_all(p->card) && aq_try_reserve(p->card, want) == 0)) {
@@ -251,7 +254,7 @@ static CUresult before(CUmemoryPool handle, int card, uint64_t bytes, uint64_t *
 }
 
 /* After the provider's answer. Returns whether the pool has grown beyond the limit, so that the allocation has to be undone. */
-static bool after(CUmemoryPool handle, uint64_t wanted)
+static bool after(CUmemoryPool handle, uint64_t wanted, uint64_t bytes)
 {
 	uint64_t over = 0;
 	struct pool *p;
@@ -259,7 +262,13 @@ static bool after(CUmemoryPool handle, uint64_t wanted)
 	aq_lock(&lock);
 	p = find(handle, AQ_NO_CARD, false);
 	if (p && p->card != AQ_NO_CARD) {
+		uint64_t before_it = p->charged;
+		bool alone = p->wanted == wanted;
+
 		over = settle(p);
+		/* What something small makes it grow by is its step. */
+		if (alone && bytes <= CHUNK && p->charged > before_it)
+			p->step = p->charged - before_it;
 		empty_bag(p, wanted);
 	}
 	aq_unlock(&lock);
@@ -291,7 +300,7 @@ static CUresult undo(CUmemoryPool handle, CUdeviceptr *ptr, CUstream stream, boo
 static CUresult finish(CUresult rc, CUmemoryPool handle, uint64_t wanted, CUdeviceptr *ptr,
 		       CUstream stream, bool per_thread, uint64_t bytes)
 {
-	bool over = after(handle, wanted);
+	bool over = after(handle, wanted, bytes);
 
 	if (rc != CUDA_SUCCESS)
 		return rc;
@@ -440,7 +449,7 @@ AQ_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pro
 	if (p && p->charged)
 		aq_uncharge(p->card, p->charged);
 	if (p)
-		*p = (struct pool){ .handle = *pool, .card = card };
+		*p = (struct pool){ .handle = *pool, .card = card, .step = STEP };
 	else
 		p = find(*pool, card, true);
 	aq_unlock(&lock);

@@ -147,7 +147,10 @@ static CUresult managed(const struct aq_slot_proc *first, const char *symbol, vo
 	row = row_of(first, (unsigned)AQ_MAX(least, 0), per_thread, fn);
 	if (!row) {
 		/* The provider has a variant that the table says cannot be: under a limit it stays hidden. */
-		aq_shim_log("%s: the driver has a variant that is not known here", symbol);
+		static _Atomic bool told;
+
+		if (!atomic_exchange(&told, true))
+			aq_shim_log("%s: the driver has a variant that is not known here", symbol);
 		*ret = aq_limited() ? NULL : fn;
 		if (status && !*ret)
 			*status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -172,8 +175,12 @@ static CUresult look_up(const char *symbol, void **ret, int version, cuuint64_t 
 	if (first && any_managed(first))
 		return managed(first, symbol, ret, version, flags, status);
 	if (!first && aq_limited() && looks_dangerous(symbol)) {
-		aq_shim_log("%s: unknown here, and this GPU has a memory limit: not offered",
-			    symbol);
+		static _Atomic bool told;
+
+		if (!atomic_exchange(&told, true))
+			aq_shim_log(
+				"%s: unknown here, and this GPU has a memory limit: not offered",
+				symbol);
 		*ret = NULL;
 		if (status)
 			*status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

@@ -44,6 +44,7 @@ static CUresult init_visible(unsigned flags)
 AQ_EXPORT CUresult cuInit(unsigned flags)
 {
 	static struct aq_lock lock;
+	static bool done; /* the variable counts for the first one that succeeds */
 	int saved = errno;
 	CUresult rc;
 
@@ -56,8 +57,8 @@ AQ_EXPORT CUresult cuInit(unsigned flags)
 		atomic_store(&lock.word, 0);
 	}
 	aq_lock(&lock);
-	/* The variable counts for the first one that succeeds; every further one changes nothing. */
-	rc = init_visible(flags);
+	rc = done ? AQ_CALL(cuInit, flags) : init_visible(flags);
+	done = done || rc == CUDA_SUCCESS;
 	aq_unlock(&lock);
 	errno = saved;
 	return rc;
