@@ -23,6 +23,7 @@
 	X(cuModuleGetFunction)      \
 	X(cuMemAlloc_v2)            \
 	X(cuMemFree_v2)             \
+	X(cuMemGetInfo_v2)          \
 	X(cuMemcpyHtoD_v2)          \
 	X(cuMemcpyDtoH_v2)          \
 	X(cuMemsetD32_v2)           \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ./do demo: the example programs on a software card of their own, then two at once on one card.
+# ./do demo: the example programs on a software card of their own, then two at once on one card, then two with a limit each.
 # Argument: the build folder.
 set -eu
 
@@ -21,6 +21,8 @@ if [ -z "${AQ_DEMO_INSIDE:-}" ]; then
 	}
 	step "Next: run a CUDA driver program of yours with"
 	echo "    $1/src/cli/aliquot soft -- PROGRAM"
+	echo "or, with a limit, as"
+	echo "    $1/src/cli/aliquot soft -- $1/src/cli/aliquot run --mem 512MiB -- PROGRAM"
 	if [ -e /dev/nvidiactl ]; then
 		echo "This machine has an NVIDIA card. The same examples run on it without Aliquot:"
 		echo "    $1/examples/saxpy"
@@ -50,3 +52,31 @@ wait "$second"
 sleep 1
 step "4. The card afterwards: everything has been given back"
 "$aliquot" gpus
+
+step "5. Two programs, two limits: a vgpu each, made before they start"
+"$aliquot" create small --mem 128MiB
+"$aliquot" create large --mem 400MiB
+"$aliquot"
+
+step "One wants more than its vgpu has and runs out of memory; its neighbour does not notice"
+echo '$ aliquot run --vgpu large -- hoard 256 4 &'
+"$aliquot" run --vgpu large -- "$build/examples/hoard" 256 4 &
+neighbour=$!
+sleep 1
+echo '$ aliquot run --vgpu small -- hoard 256 2 &'
+"$aliquot" run --vgpu small -- "$build/examples/hoard" 256 2 &
+greedy=$!
+sleep 1
+"$aliquot"
+printf '\n$ aliquot why small\n'
+"$aliquot" why small | sed '1,/^$/d;1,/^$/d'
+if wait "$greedy"; then
+	echo "hoard got more than its limit" >&2
+	exit 1
+fi
+wait "$neighbour"
+
+step "6. The vgpus afterwards: everything has been given back"
+sleep 1
+"$aliquot"
+"$aliquot" rm small large
