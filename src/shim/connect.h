@@ -27,8 +27,8 @@ struct aq_connect_again {
 };
 
 /*
- * Connect and be welcomed; `again` is NULL the first time. Where the instance's directory is there but nobody answers, goes on trying until the deadline: the daemon may be
- * starting. Returns 0 or -errno with the reason in err.
+ * Connect and be welcomed; `again` is NULL the first time. Where the instance's directory is there but nobody answers, goes on trying
+ * until the deadline: the daemon may be starting. Returns 0 or -errno with the reason in err.
  */
 int aq_connect(uint64_t deadline_ns, const struct aq_connect_again *again, struct aq_connected *ret,
 	       struct aq_err *err);

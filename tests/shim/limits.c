@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One program in an instance with 64 MiB beside its context (AQ_TEST_TOTAL: bytes in all, where contexts cost something): every way to get device memory stops at the limit, and every way to give it back counts. */
+/*
+ * One program in an instance with 64 MiB beside its context (AQ_TEST_TOTAL: bytes in all, where contexts cost something): every way to get
+ * device memory stops at the limit, and every way to give it back counts.
+ */
 #include "e2e/e2e.h"
 
 #include <dlfcn.h>
