@@ -15,11 +15,14 @@ enum {
 /* One verb: argv[0] is its name. Returns the exit status. */
 typedef int (*aq_verb_fn)(int argc, char **argv);
 
+int aq_cli_config(int argc, char **argv);
 int aq_cli_create(int argc, char **argv);
+int aq_cli_doctor(int argc, char **argv);
 int aq_cli_freeze(int argc, char **argv);
 int aq_cli_gpus(int argc, char **argv);
 int aq_cli_log(int argc, char **argv);
 int aq_cli_ps(int argc, char **argv);
+int aq_cli_report(int argc, char **argv);
 int aq_cli_rm(int argc, char **argv);
 int aq_cli_run(int argc, char **argv);
 int aq_cli_set(int argc, char **argv);

@@ -24,6 +24,9 @@ static const struct {
 	{ "log", aq_cli_log, "show what has happened to vgpus" },
 	{ "freeze", aq_cli_freeze, "stop the programs of vgpus" },
 	{ "thaw", aq_cli_thaw, "let them go on" },
+	{ "doctor", aq_cli_doctor, "say what is missing and how to mend it" },
+	{ "report", aq_cli_report, "write down what a person who helps would ask for" },
+	{ "config", aq_cli_config, "show what can be set, and what holds" },
 	{ "soft", aq_cli_soft, "run a program on software cards" },
 };
 
