@@ -200,6 +200,10 @@ static void exec_daemon(const struct keeper *k, int ready_fd, pid_t parent)
 		argv[n++] = "--lock-dir";
 		argv[n++] = locks;
 	}
+	if (k->parts->probe[0]) {
+		argv[n++] = "--probe";
+		argv[n++] = k->parts->probe;
+	}
 	if (ready_fd >= 0) {
 		(void)fcntl(ready_fd, F_SETFD, 0);
 		(void)snprintf(fd_text, sizeof(fd_text), "%d", ready_fd);
@@ -498,13 +502,13 @@ void aq_keeper_abandon(const char *folder, int users_fd)
 static void wake(int keeper_fd)
 {
 	char text[16] = "";
-	int pid;
+	long pid;
 
 	if (pread(keeper_fd, text, sizeof(text) - 1, 0) <= 0)
 		return;
-	pid = atoi(text);
-	if (pid > 1)
-		(void)kill(pid, SIGUSR1);
+	pid = strtol(text, NULL, 10);
+	if (pid > 1 && pid <= INT32_MAX)
+		(void)kill((pid_t)pid, SIGUSR1);
 }
 
 void aq_keeper_wait_end(const char *folder, unsigned timeout_ms)

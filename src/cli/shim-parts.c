@@ -51,6 +51,7 @@ static bool find_installed(const char *folder, struct aq_shim_parts *p)
 	if (!find_file(p->daemon, sizeof(p->daemon), root, AQ_SBINDIR "/aliquotd") &&
 	    !find_file(p->daemon, sizeof(p->daemon), folder, "aliquotd"))
 		return false;
+	(void)find_file(p->probe, sizeof(p->probe), root, AQ_LIBEXECDIR "/aliquot/aliquot-probe");
 	if (!find_file(p->libcuda, sizeof(p->libcuda), root, AQ_SHIMDIR "/libcuda.so.1"))
 		return false;
 	(void)find_file(p->libnvml, sizeof(p->libnvml), root, AQ_SHIMDIR "/libnvidia-ml.so.1");

@@ -8,6 +8,7 @@ struct aq_err;
 
 struct aq_shim_parts {
 	char daemon[PATH_MAX];
+	char probe[PATH_MAX];	/* "": the daemon finds it */
 	char libcuda[PATH_MAX]; /* the stand-in */
 	char libnvml[PATH_MAX]; /* "": none installed */
 	char libdirs[2 * PATH_MAX];

@@ -117,7 +117,7 @@ static json_t *named_cards(const struct aq_vgpu_options *o)
 
 		(void)json_object_set_new(card, "card",
 					  all_digits(name) && strlen(name) < 9
-						  ? json_integer(atoi(name))
+						  ? json_integer(strtol(name, NULL, 10))
 						  : json_string(name));
 		if (o->named[i].mem_bytes)
 			(void)json_object_set_new(card, "mem_bytes",
