@@ -176,6 +176,30 @@ static int map_pages(const struct aq_connected *c, bool same_process, struct aq_
 	return rc;
 }
 
+/* Which pid namespace the process is in; 0: nobody says. */
+static uint64_t pid_namespace(void)
+{
+	char text[64];
+	uint64_t n = 0;
+	/* "pid:[NUMBER]" */
+	ssize_t len = readlink("/proc/self/ns/pid", text, sizeof(text));
+
+	for (ssize_t i = 0; i < len; i++)
+		if (text[i] >= '0' && text[i] <= '9')
+			n = n * 10 + (uint64_t)(text[i] - '0');
+	return n;
+}
+
+/* Tell the others of the instance who has this slot: their process lists show it. */
+static void introduce(void)
+{
+	struct aq_report_client *c =
+		&aq_attachment_here.report->client[atomic_load(&aq_attachment_here.slot)];
+
+	atomic_store(&c->pid_ns, pid_namespace());
+	atomic_store(&c->pid, (uint32_t)getpid());
+}
+
 static int attach_now(bool same_process, uint64_t deadline_ns, struct aq_err *err)
 {
 	struct aq_connect_again again = { atomic_load(&aq_attachment_here.slot), epoch };
@@ -191,6 +215,7 @@ static int attach_now(bool same_process, uint64_t deadline_ns, struct aq_err *er
 		(void)close(c.sock);
 		return rc;
 	}
+	introduce();
 	memcpy(peer, c.path, sizeof(peer));
 	epoch = c.welcome.epoch;
 	if (!same_process) {

@@ -62,8 +62,9 @@ struct aq_report_client {
 	_Atomic uint64_t refused_bytes; /* size of the last one */
 	_Atomic uint64_t refused_ns;	/* CLOCK_MONOTONIC of the last one */
 	_Atomic uint32_t refused_card;
-	uint32_t reserved0;
-	uint8_t reserved[32];
+	_Atomic uint32_t pid;	 /* as the client numbers itself; written last */
+	_Atomic uint64_t pid_ns; /* in this pid namespace (its inode number; 0: not known) */
+	uint8_t reserved[24];
 };
 
 struct aq_report_page {

@@ -7,6 +7,7 @@
  *     --context BYTES      learned maximum of a context        --clients N     pretend that so many slots are in use
  *     --overhead BYTES     answer SETTLE: the explicit memory and so much more (else: not known)
  *     --absent             nobody listens                      --late MS       listen only after so long
+ *     --nvml-shim DIR, --nvml-provider LIB   the same for NVML
  *     --refuse             welcome nobody                      --print         the accounts at the end, on stderr
  *
  * SIGUSR1 is a restart: connections end, pages are new, the limits the same. SIGUSR2 halves the limits. The program finds the pid in AQ_HOST_PID. Its
@@ -35,7 +36,7 @@
 #define MAX_CONNECTIONS 1024
 
 static struct {
-	const char *shim, *provider;
+	const char *shim, *provider, *nvml_shim, *nvml_provider;
 	uint64_t limit, context, overhead;
 	unsigned cards, clients, late_ms;
 	bool absent, refuse, print, known;
@@ -194,6 +195,8 @@ static void welcome(unsigned i, const struct aq_attach_hello *hello)
 	if (host.control->slots_high <= w.slot)
 		host.control->slots_high = w.slot + 1;
 	(void)snprintf(w.cuda_provider, sizeof(w.cuda_provider), "%s", opt.provider);
+	(void)snprintf(w.nvml_provider, sizeof(w.nvml_provider), "%s",
+		       opt.nvml_provider ? opt.nvml_provider : "");
 	(void)snprintf(w.message, sizeof(w.message), "not today");
 	if (!opt.refuse) {
 		struct cmsghdr *c;
@@ -277,17 +280,21 @@ static void restart(void)
 static pid_t start(char **argv)
 {
 	pid_t pid = fork();
-	char path[4200];
+	char path[8400];
 	char number[16];
 
 	if (pid != 0)
 		return pid;
-	(void)snprintf(path, sizeof(path), "%s/libcuda.so.1", opt.shim);
+	(void)snprintf(path, sizeof(path), "%s/libcuda.so.1%s%s%s", opt.shim,
+		       opt.nvml_shim ? ":" : "", opt.nvml_shim ? opt.nvml_shim : "",
+		       opt.nvml_shim ? "/libnvidia-ml.so.1" : "");
 	/* A sanitizer's runtime has to come first; the programs of the tests find the library by its folder then. */
 #ifndef __SANITIZE_ADDRESS__
 	(void)setenv("LD_PRELOAD", path, 1);
 #endif
-	(void)setenv("LD_LIBRARY_PATH", opt.shim, 1);
+	(void)snprintf(path, sizeof(path), "%s%s%s", opt.shim, opt.nvml_shim ? ":" : "",
+		       opt.nvml_shim ? opt.nvml_shim : "");
+	(void)setenv("LD_LIBRARY_PATH", path, 1);
 	(void)setenv(AQ_ATTACH_DIR_ENV, host.dir, 1);
 	(void)snprintf(number, sizeof(number), "%d", (int)getppid());
 	(void)setenv("AQ_HOST_PID", number, 1);
@@ -346,6 +353,10 @@ static char **parse(int argc, char **argv)
 			break;
 		else if (strcmp(a, "--shim") == 0)
 			opt.shim = argv[++i];
+		else if (strcmp(a, "--nvml-shim") == 0)
+			opt.nvml_shim = argv[++i];
+		else if (strcmp(a, "--nvml-provider") == 0)
+			opt.nvml_provider = argv[++i];
 		else if (strcmp(a, "--provider") == 0)
 			opt.provider = argv[++i];
 		else if (strcmp(a, "--limit") == 0)
@@ -378,6 +389,8 @@ int main(int argc, char **argv)
 	pid_t pid;
 
 	opt.shim = opt.shim ? realpath(opt.shim, NULL) : NULL;
+	opt.nvml_shim = opt.nvml_shim ? realpath(opt.nvml_shim, NULL) : NULL;
+	opt.nvml_provider = opt.nvml_provider ? realpath(opt.nvml_provider, NULL) : NULL;
 	opt.provider = opt.provider ? realpath(opt.provider, NULL) : NULL;
 	if (!opt.shim || !opt.provider)
 		die("--shim or --provider");
