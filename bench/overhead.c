@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TURNS	    9
-#define LAUNCHES    2000000
-#define PAIRS	    20000
+#define TURNS	    25
+#define LAUNCHES    200000
+#define PAIRS	    10000
 #define MAX_PEERS   8
 #define LIMIT_TEXT  "1099511627776" /* a limit that is checked and never met */
 #define STARTS_TEXT "300"
@@ -223,7 +223,8 @@ static void run_peer(const char *text, const char *live)
 	need(rest != NULL, "--peer NAME=[ENV=VALUE ...] LIBRARY");
 	*rest++ = '\0';
 	while ((word = strsep(&rest, " ")) && rest && n < 9)
-		argv[n++] = word;
+		if (*word)
+			argv[n++] = word;
 	need(word && *word, "--peer without a library");
 	argv[n++] = opt.self;
 	argv[n++] = "--measure";
