@@ -289,7 +289,7 @@ static pid_t start(char **argv)
 		       opt.nvml_shim ? ":" : "", opt.nvml_shim ? opt.nvml_shim : "",
 		       opt.nvml_shim ? "/libnvidia-ml.so.1" : "");
 	/* A sanitizer's runtime has to come first; the programs of the tests find the library by its folder then. */
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	(void)setenv("LD_PRELOAD", path, 1);
 #endif
 	(void)snprintf(path, sizeof(path), "%s%s%s", opt.shim, opt.nvml_shim ? ":" : "",
