@@ -111,6 +111,7 @@ int aq_daemon_open_or_start(struct aq_daemon *ret, struct aq_err *err)
 		rc = private_socket(&d, path, sizeof(path), err);
 		if (rc < 0)
 			return rc;
+		d.wait_end = true;
 		d.users_fd = aq_keeper_hold(d.folder, err);
 		if (d.users_fd < 0)
 			return d.users_fd;
@@ -214,7 +215,7 @@ static bool about_to_end(struct aq_daemon *d)
 
 void aq_daemon_close(struct aq_daemon *d)
 {
-	bool wait = d->is_private && d->users_fd >= 0 && about_to_end(d);
+	bool wait = d->is_private && d->wait_end && about_to_end(d);
 
 	if (d->fd >= 0)
 		(void)close(d->fd);

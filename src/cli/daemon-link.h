@@ -19,7 +19,8 @@ struct aq_daemon {
 	bool is_private;
 	char folder[PATH_MAX]; /* of the private one */
 	int users_fd;	       /* holding it keeps the private daemon; -1 */
-	char code[24];	       /* errno name of the last refusal; "" */
+	bool wait_end; /* aq_daemon_close() waits for a private daemon that nobody needs any more */
+	char code[24]; /* errno name of the last refusal; "" */
 };
 
 #define AQ_DAEMON_NONE                   \
@@ -42,5 +43,5 @@ int aq_daemon_reopen(struct aq_daemon *d, struct aq_err *err);
  */
 int aq_daemon_call(struct aq_daemon *d, json_t *request, json_t **ret_answer, struct aq_err *err);
 
-/* Let go; waits until a private daemon that nobody needs any more has ended. */
+/* Let go; see wait_end. */
 void aq_daemon_close(struct aq_daemon *d);

@@ -268,19 +268,34 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 {
 	(void)st;
 	(void)type;
-	(void)at;
-	(void)remove(path);
+	if (at->level > 1 || (at->level == 1 && strcmp(path + at->base, "users") != 0))
+		(void)remove(path);
 	return 0;
 }
 
-/* With the exclusive lock on "users": nobody can come while we do this. */
+/*
+ * With the exclusive lock on "users", which goes last: until then whoever comes waits for the lock, afterwards they find or make another file, and
+ * the folder stays theirs.
+ */
 static void remove_folder(const char *folder)
 {
-	char parent[PATH_MAX];
+	char path[PATH_MAX];
 
 	(void)nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-	parent_of(folder, parent, sizeof(parent));
-	(void)rmdir(parent); /* stays while it is not empty */
+	if (snprintf(path, sizeof(path), "%s/users", folder) < (int)sizeof(path))
+		(void)unlink(path);
+	(void)rmdir(folder);
+	parent_of(folder, path, sizeof(path));
+	(void)rmdir(path); /* stays while it is not empty */
+}
+
+/* Whether the server that had the GPUs has ended: vgpus on them are of no use to anybody. */
+static bool gpus_gone(void)
+{
+	const char *gpud = getenv("ALIQUOT_GPUD");
+	aq_auto_close int fd = gpud && gpud[0] ? aq_fd_connect_unix(gpud) : -1;
+
+	return gpud && gpud[0] && (fd == -ENOENT || fd == -ENOTDIR || fd == -ECONNREFUSED);
 }
 
 /* True while there is hope. One that ends by itself has said why; one that was killed is wanted still. */
@@ -324,7 +339,11 @@ static void keep(struct keeper *k)
 			return;
 		if (flock(k->users_fd, LOCK_EX | LOCK_NB) < 0)
 			continue;
-		if (daemon_idle(k->folder)) {
+		if (!is_current(k->folder, "users", k->users_fd)) {
+			stop_daemon(k);
+			return; /* somebody has removed the folder */
+		}
+		if (daemon_idle(k->folder) || gpus_gone()) {
 			stop_daemon(k);
 			remove_folder(k->folder);
 			return;

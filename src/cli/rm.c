@@ -59,6 +59,7 @@ int aq_cli_rm(int argc, char **argv)
 		aq_cli_error("rm: %s", err.msg);
 		return AQ_EXIT_FAILED;
 	}
+	daemon.wait_end = true;
 	for (int i = optind; i < argc; i++) {
 		if (remove_one(&daemon, argv[i], force) < 0)
 			status = AQ_EXIT_FAILED;

@@ -79,7 +79,12 @@ wait_for() {
 	done
 }
 
-echo "1..33"
+# The daemon's process, as itself says.
+daemon_pid() {
+	"$aliquot" report | python3 -c 'import json, sys; print(json.load(sys.stdin)["daemon"]["version"]["pid"])'
+}
+
+echo "1..39"
 
 run 0 "$aliquot" run --mem 300MiB -- "$saxpy" 10000 && prints right && silent && clean
 report $? "a program in a vgpu of its own"
@@ -170,6 +175,28 @@ report $? "a program in a vgpu that exists"
 run 0 "$aliquot" set two --mem 150MiB --card 1 && run 0 "$aliquot" ps two --json && prints '157286400' && prints '104857600'
 report $? "set one of two limits"
 
+control=$(echo "$work"/aliquot/daemon-*/control.sock)
+run 0 env -u ALIQUOT_GPUD ALIQUOT_DAEMON="$control" "$aliquot" gpus && prints '^GPU  NAME  *MEMORY' && prints '^  1 ' &&
+	run 0 env -u ALIQUOT_GPUD ALIQUOT_DAEMON="$control" "$aliquot" gpus --json && prints '"left_bytes"' &&
+	run 0 env -u ALIQUOT_GPUD ALIQUOT_DAEMON="$control" "$aliquot" run --vgpu two -- true
+report $? "ALIQUOT_DAEMON names one"
+
+run 0 "$aliquot" doctor && prints '^ok  *daemon  *private daemon' && prints '^ok  *cards  *GPU 1' && prints '^ok  *driver .*libcuda' &&
+	run 0 "$aliquot" doctor --json && prints '"checks"'
+report $? "doctor"
+
+run 0 env ALIQUOT_COLOUR=1 "$aliquot" config && prints '^Daemon at ' && prints '--private' && says 'nobody reads ALIQUOT_COLOUR'
+report $? "config"
+
+run 0 "$aliquot" report --output "$work/report" && python3 - "$work/report" <<-'PYTHON' && run 1 "$aliquot" report --output "$work/report" && says 'exists'
+	import json, sys
+	r = json.load(open(sys.argv[1]))
+	assert r["aliquot"]["version"] and r["checks"] and r["system"]["kernel"]
+	assert {v["name"] for v in r["daemon"]["list"]["vgpus"]} == {"one", "two"}
+	assert "PATH" not in r["environment"]
+PYTHON
+report $? "report"
+
 run 2 "$aliquot" set two && says 'nothing to set'
 report $? "set nothing"
 
@@ -179,7 +206,7 @@ report $? "rm without a name"
 run 0 "$aliquot" && prints '^GPU  NAME' && prints '^one ' && prints '^two '
 report $? "bare: GPUs and vgpus"
 
-run 0 "$aliquot" rm one two && { wait_for gone || clean; }
+run 0 "$aliquot" rm one two && clean
 report $? "the private daemon ends with its last vgpu"
 
 # A signal to us reaches the program, and its answer is our status.
@@ -210,4 +237,15 @@ wait "$pid" 2>/dev/null
 rm -f "$work/second"
 wait_for gone || clean
 report $? "run itself is killed"
+
+# Somebody removes the folder: its daemon does not stay for ever.
+run 0 "$aliquot" create lost --mem 10
+daemon=$(daemon_pid)
+rm -rf "$work/aliquot"
+[ -n "$daemon" ] && wait_for "! kill -0 $daemon 2>/dev/null" && run 0 "$aliquot" run --mem 10 -- true && clean
+report $? "the daemon's folder is removed"
+
+# The GPUs go: so do daemon and vgpus.
+run 0 "$aliquot" soft --profile card-1g -- "$aliquot" create lost --mem 10 && wait_for gone
+report $? "the GPU server ends"
 exit $failed
