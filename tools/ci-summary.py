@@ -11,7 +11,7 @@ import json
 import re
 import sys
 
-MAY_LACK = re.compile(r"needs (a GPU|the CUDA toolkit)\b")
+MAY_LACK = re.compile(r"needs (a GPU|(the headers of )?the CUDA ([0-9.]+ )?toolkit)\b")
 POINT = re.compile(r"^(not )?ok\b(?:[^#\\]|\\.)*(?:#\s*(skip|todo)\S*\s*(.*))?$", re.IGNORECASE)
 SKIP_ALL = re.compile(r"^1\.\.0\s*#\s*skip\S*\s*(.*)$", re.IGNORECASE | re.MULTILINE)
 
