@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB	  (1ULL << 20)
@@ -184,6 +185,7 @@ static struct helper start_helper(bool outside, const char *bytes)
 		(void)close(from[0]);
 		(void)setenv("AQ_TEST_HOLD", bytes, 1);
 		if (outside) {
+			(void)setenv("AQ_TEST_BUSY", "1", 1);
 			(void)unsetenv("LD_PRELOAD");
 			(void)unsetenv("ALIQUOT_VGPU_DIR");
 			(void)setenv("LD_LIBRARY_PATH", getenv("AQ_TEST_BARE"), 1);
@@ -210,6 +212,33 @@ static void end_helper(struct helper *h)
 	CHECK_INT(status, 0);
 }
 
+/* Loops for `rounds` of a millisecond: long on the card, cheap to interpret. */
+static const char idle_ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+			       ".visible .entry idle(.param .u32 rounds)\n"
+			       "{\n"
+			       ".reg .pred p;\n"
+			       ".reg .u32 r;\n"
+			       "ld.param.u32 r, [rounds];\n"
+			       "again:\n"
+			       "nanosleep.u32 1000000;\n"
+			       "sub.u32 r, r, 1;\n"
+			       "setp.ne.u32 p, r, 0;\n"
+			       "@p bra again;\n"
+			       "ret;\n"
+			       "}\n";
+
+static bool keep_busy(void)
+{
+	CUmodule module = NULL;
+	CUfunction fn = NULL;
+	unsigned rounds = 20000;
+	void *args[] = { &rounds };
+
+	return cuModuleLoadData(&module, idle_ptx) == CUDA_SUCCESS &&
+	       cuModuleGetFunction(&fn, module, "idle") == CUDA_SUCCESS &&
+	       cuLaunchKernel(fn, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL) == CUDA_SUCCESS;
+}
+
 /* The helper's side. */
 static int hold(const char *bytes)
 {
@@ -218,11 +247,13 @@ static int hold(const char *bytes)
 	char byte;
 	bool ok = cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&ctx, 0) == CUDA_SUCCESS &&
 		  cuCtxSetCurrent(ctx) == CUDA_SUCCESS &&
-		  cuMemAlloc_v2(&p, strtoull(bytes, NULL, 10)) == CUDA_SUCCESS;
+		  cuMemAlloc_v2(&p, strtoull(bytes, NULL, 10)) == CUDA_SUCCESS &&
+		  (!getenv("AQ_TEST_BUSY") || keep_busy());
 
 	(void)!write(1, ok ? "+" : "-", 1);
 	(void)!read(0, &byte, 1);
-	return 0;
+	/* Whatever still runs ends with the process. */
+	_exit(ok ? 0 : 1);
 }
 
 /* Bytes that the process has on the card, by all three versions; -1: it is not listed. */
@@ -279,6 +310,25 @@ static void check_samples(pid_t stranger)
 		CHECK(list[i].pid != (unsigned)stranger);
 }
 
+/* A neighbour's work is not ours. */
+static void check_utilisation(void)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	nvmlUtilization_t real = { 0, 0 };
+	nvmlUtilization_t own = { 0, 0 };
+
+	for (int i = 0; i < 200 && !real.gpu; i++) {
+		(void)nanosleep(&pause, NULL);
+		NV(REAL(nvmlDeviceGetUtilizationRates)(card[0], &real));
+	}
+	CHECK(real.gpu > 0);
+	NV(nvmlDeviceGetUtilizationRates(card[0], &own));
+	if (limited)
+		CHECK_INT(own.gpu, 0);
+	else
+		CHECK(own.gpu > 0);
+}
+
 static void test_processes(void)
 {
 	struct helper neighbour = start_helper(true, "33554432");
@@ -309,6 +359,7 @@ static void test_processes(void)
 	NV(nvmlDeviceGetGraphicsRunningProcesses_v3(card[0], &n, one));
 	CHECK_INT(n, 0);
 	check_samples(neighbour.pid);
+	check_utilisation();
 	/* Its end gives us nothing, and takes nothing. */
 	end_helper(&neighbour);
 	if (limited)
