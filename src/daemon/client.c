@@ -326,6 +326,13 @@ static struct aqd_client *known_client(struct aqd *d, const struct peer *peer)
 	return NULL;
 }
 
+static void take_program(struct aqd_client *c, const struct aq_attach_hello *h)
+{
+	memcpy(c->program, h->program, sizeof(c->program));
+	c->program[sizeof(c->program) - 1] = '\0';
+	aqd_printable(c->program);
+}
+
 static void remember(const struct aqd_client *c)
 {
 	struct aq_slot_entry *e = &c->instance->slots->entry[c->slot];
@@ -339,59 +346,65 @@ static void remember(const struct aqd_client *c)
 	atomic_store(&e->pid, (uint32_t)c->pid);
 }
 
-/* A new client; takes over peer->pidfd. */
-static int new_client(struct aqd_instance *i, const struct aq_attach_hello *h, struct peer *peer,
-		      struct aqd_client **ret, struct aq_err *err)
+/* A new client, which takes over peer->pidfd; or NULL. */
+static struct aqd_client *new_client(struct aqd_instance *i, const struct aq_attach_hello *h,
+				     struct peer *peer, struct aq_err *err)
 {
 	int wanted = h->flags & AQ_HELLO_REATTACH && h->slot < AQ_MAX_CLIENTS ? (int)h->slot : -1;
 	int slot = free_slot(i, wanted);
 	struct aqd_client *c;
 	int rc;
 
-	if (slot < 0)
-		return aq_err_set(err, -EUSERS, "vgpu \"%s\" has %u programs already, the maximum",
-				  i->name, AQ_MAX_CLIENTS);
+	if (slot < 0) {
+		(void)aq_err_set(err, -EUSERS, "vgpu \"%s\" has %u programs already, the maximum",
+				 i->name, AQ_MAX_CLIENTS);
+		return NULL;
+	}
 	c = client_alloc(i, (uint32_t)slot, peer->pid);
-	if (!c)
-		return aq_err_set(err, -ENOMEM, "the daemon has no memory");
+	if (!c) {
+		(void)aq_err_set(err, -ENOMEM, "the daemon has no memory");
+		return NULL;
+	}
 	zero_accounts(i, c->slot);
 	c->uid = peer->uid;
 	c->id = peer->id;
 	c->pidfd = aq_take_fd(peer->pidfd);
-	memcpy(c->program, h->program, sizeof(c->program));
-	c->program[sizeof(c->program) - 1] = '\0';
-	aqd_printable(c->program);
+	take_program(c, h);
 	rc = watch_pidfd(c);
 	if (rc < 0) {
 		aqd_client_free(c);
-		return aq_err_set(err, rc, "the daemon cannot watch your process: %s",
-				  strerror(-rc));
+		(void)aq_err_set(err, rc, "the daemon cannot watch your process: %s",
+				 strerror(-rc));
+		return NULL;
 	}
 	remember(c);
-	*ret = c;
-	return 0;
+	return c;
 }
 
-static int find_client(struct aqd_conn *conn, const struct aq_attach_hello *h, struct peer *peer,
-		       struct aqd_client **ret, struct aq_err *err)
+/* The client whose hello that is, old or new; or NULL. */
+static struct aqd_client *find_client(struct aqd_conn *conn, const struct aq_attach_hello *h,
+				      struct peer *peer, struct aq_err *err)
 {
 	struct aqd_instance *i = conn->instance;
 	struct aqd_client *c = known_client(i->d, peer);
 
 	if (c && c->instance != i) {
-		if (c->n_connections)
-			return aq_err_set(err, -EBUSY,
-					  "your process belongs to vgpu \"%s\" already",
-					  c->instance->name);
+		if (c->n_connections) {
+			(void)aq_err_set(err, -EBUSY, "your process belongs to vgpu \"%s\" already",
+					 c->instance->name);
+			return NULL;
+		}
 		/* A new program in the same process: the driver has taken back what the old one had. */
 		client_ended(c);
 		c = NULL;
 	}
 	if (!c)
-		return new_client(i, h, peer, ret, err);
-	if (c->n_connections >= AQD_MAX_CONNECTIONS)
-		return aq_err_set(err, -EMFILE, "your process has %u connections already",
-				  c->n_connections);
+		return new_client(i, h, peer, err);
+	if (c->n_connections >= AQD_MAX_CONNECTIONS) {
+		(void)aq_err_set(err, -EMFILE, "your process has %u connections already",
+				 c->n_connections);
+		return NULL;
+	}
 	/*
 	 * A new program in the same process: the driver has taken back what the old one held. Where we cannot see whether it is a new one, the
 	 * library's word counts: it falsifies no account but its own.
@@ -400,13 +413,10 @@ static int find_client(struct aqd_conn *conn, const struct aq_attach_hello *h, s
 	    (c->id.image != peer->id.image || !peer->id.image)) {
 		zero_accounts(i, c->slot);
 		c->id = peer->id;
-		memcpy(c->program, h->program, sizeof(c->program));
-		c->program[sizeof(c->program) - 1] = '\0';
-		aqd_printable(c->program);
+		take_program(c, h);
 		remember(c);
 	}
-	*ret = c;
-	return 0;
+	return c;
 }
 
 /* Never waits: one that does not read its answers loses its connection. */
@@ -445,7 +455,7 @@ static int send_welcome(struct aqd_conn *conn, const struct aqd_client *c, int s
 		.epoch = conn->instance->d->epoch,
 	};
 
-	if (status < 0) {
+	if (!c) {
 		(void)snprintf(w.message, sizeof(w.message), "%s", why->msg);
 		return send_packet(conn->fd, &w, sizeof(w), NULL, 0);
 	}
@@ -468,6 +478,20 @@ static void seat(struct aqd_conn *conn, struct aqd_client *c)
 	c->n_connections++;
 }
 
+/* Whoever is refused may try as often as it likes; the log is others', too. */
+static void note_refusal(struct aqd_instance *i, pid_t pid, const struct aq_err *err)
+{
+	uint64_t now = aq_now_ns();
+
+	i->unnoted++;
+	if (now - i->noted_ns < AQ_NS_PER_S)
+		return;
+	aqd_note(i->d, i->name, "process %d refused (%u since the last such line): %s", pid,
+		 i->unnoted, err->msg);
+	i->noted_ns = now;
+	i->unnoted = 0;
+}
+
 static int on_hello(struct aqd_conn *conn, const struct aq_attach_hello *h)
 {
 	struct aqd_instance *i = conn->instance;
@@ -479,13 +503,13 @@ static int on_hello(struct aqd_conn *conn, const struct aq_attach_hello *h)
 	if (rc == 0)
 		rc = check_peer(i, h, &peer, &err);
 	if (rc == 0)
-		rc = find_client(conn, h, &peer, &c, &err);
+		c = find_client(conn, h, &peer, &err);
 	if (peer.pidfd >= 0)
 		(void)close(peer.pidfd);
-	if (rc < 0) {
-		aqd_note(i->d, i->name, "process %d refused: %s", peer.pid, err.msg);
-		(void)send_welcome(conn, NULL, rc, &err);
-		return rc;
+	if (!c) {
+		note_refusal(i, peer.pid, &err);
+		(void)send_welcome(conn, NULL, err.code, &err);
+		return err.code;
 	}
 	seat(conn, c);
 	rc = send_welcome(conn, c, 0, NULL);

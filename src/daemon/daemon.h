@@ -113,8 +113,8 @@ struct aqd_client {
 struct aqd_instance_card {
 	char uuid[48];
 	int card; /* index in aqd.cards, -1: not there now */
-	uint64_t limit_bytes;
 	unsigned compute_pct;
+	uint64_t limit_bytes;
 };
 
 enum aqd_priority {
@@ -150,6 +150,8 @@ struct aqd_instance {
 	struct aq_list greeting; /* connections without a client */
 	unsigned n_greeting;
 	uint64_t refusals; /* of clients that are gone */
+	uint64_t noted_ns; /* the last line about a refused process, and how many had none since */
+	unsigned unnoted;
 };
 
 /* One connection to an attach socket. */

@@ -72,27 +72,34 @@ static int get_choice(const json_t *req, const char *key, const char *const *cho
 			  text ? text : "?");
 }
 
-static int find_named(struct op *o, struct aqd_instance **ret, struct aq_err *err)
+/* NULL with the reason in err. */
+static struct aqd_instance *find_named(struct op *o, struct aq_err *err)
 {
 	const char *name = get_text(o->req, "name");
+	struct aqd_instance *i = name ? aqd_instance_find(o->d, name) : NULL;
 
 	if (!name)
-		return aq_err_set(err, -EINVAL, "name is missing");
-	*ret = aqd_instance_find(o->d, name);
-	return *ret ? 0 : aq_err_set(err, -ENOENT, "there is no vgpu \"%.63s\"", name);
+		(void)aq_err_set(err, -EINVAL, "name is missing");
+	else if (!i)
+		(void)aq_err_set(err, -ENOENT, "there is no vgpu \"%.63s\"", name);
+	return i;
 }
 
 /* For operations that change one. */
-static int find_own(struct op *o, struct aqd_instance **ret, struct aq_err *err)
+static struct aqd_instance *find_own(struct op *o, struct aq_err *err)
 {
-	int rc = find_named(o, ret, err);
+	struct aqd_instance *i = find_named(o, err);
 
-	if (rc == 0 && !o->caller->full && (*ret)->owner != o->caller->uid)
-		return aq_err_set(err, -EACCES, "vgpu \"%s\" belongs to user %u, you are user %u",
-				  (*ret)->name, (*ret)->owner, o->caller->uid);
-	if (rc == 0 && (*ret)->removing)
-		return aq_err_set(err, -EBUSY, "vgpu \"%s\" is being removed", (*ret)->name);
-	return rc;
+	if (i && !o->caller->full && i->owner != o->caller->uid) {
+		(void)aq_err_set(err, -EACCES, "vgpu \"%s\" belongs to user %u, you are user %u",
+				 i->name, i->owner, o->caller->uid);
+		return NULL;
+	}
+	if (i && i->removing) {
+		(void)aq_err_set(err, -EBUSY, "vgpu \"%s\" is being removed", i->name);
+		return NULL;
+	}
+	return i;
 }
 
 static void put(struct op *o, const char *key, json_t *value)
@@ -130,13 +137,11 @@ static json_t *view_all(struct aqd *d)
 
 static int op_list(struct op *o, struct aq_err *err)
 {
-	struct aqd_instance *i;
-	int rc;
-
 	if (json_object_get(o->req, "name")) {
-		rc = find_named(o, &i, err);
-		if (rc < 0)
-			return rc;
+		const struct aqd_instance *i = find_named(o, err);
+
+		if (!i)
+			return err->code;
 		put(o, "vgpus", json_pack("[o]", aqd_view_instance(i)));
 	} else {
 		put(o, "vgpus", view_all(o->d));
@@ -300,14 +305,15 @@ static int op_create(struct op *o, struct aq_err *err)
 
 static int op_remove(struct op *o, struct aq_err *err)
 {
-	struct aqd_instance *i;
+	struct aqd_instance *i = find_own(o, err);
 	unsigned killed = 0;
 	bool gone = false;
 	bool force = false;
-	int rc = get_bool(o->req, "force", &force, err);
+	int rc;
 
-	if (rc == 0)
-		rc = find_own(o, &i, err);
+	if (!i)
+		return err->code;
+	rc = get_bool(o->req, "force", &force, err);
 	if (rc == 0)
 		rc = aqd_instance_remove(i, force, &gone, &killed, err);
 	if (rc < 0)
@@ -320,13 +326,14 @@ static int op_remove(struct op *o, struct aq_err *err)
 static int op_set(struct op *o, struct aq_err *err)
 {
 	struct aqd_change c = { .mask = UINT32_MAX, .compute_pct = -1, .priority = -1 };
-	struct aqd_instance *i;
+	struct aqd_instance *i = find_own(o, err);
 	uint64_t number = 0;
-	bool given;
-	int rc = find_own(o, &i, err);
+	bool given = false;
+	int rc;
 
-	if (rc == 0)
-		rc = get_number(o->req, "mem_bytes", 1, INT64_MAX, &c.mem_bytes, &c.set_mem, err);
+	if (!i)
+		return err->code;
+	rc = get_number(o->req, "mem_bytes", 1, INT64_MAX, &c.mem_bytes, &c.set_mem, err);
 	if (rc == 0)
 		rc = get_number(o->req, "compute_pct", 0, 100, &number, &given, err);
 	if (rc < 0)
@@ -358,11 +365,10 @@ static int op_set(struct op *o, struct aq_err *err)
 
 static int op_why(struct op *o, struct aq_err *err)
 {
-	struct aqd_instance *i;
-	int rc = find_named(o, &i, err);
+	const struct aqd_instance *i = find_named(o, err);
 
-	if (rc < 0)
-		return rc;
+	if (!i)
+		return err->code;
 	put(o, "vgpu", aqd_view_instance(i));
 	put(o, "reasons", aqd_view_reasons(i));
 	return 0;
@@ -382,11 +388,12 @@ static int op_log(struct op *o, struct aq_err *err)
 
 static int freeze_or_thaw(struct op *o, bool freeze, struct aq_err *err)
 {
-	struct aqd_instance *i;
-	int rc = find_own(o, &i, err);
+	struct aqd_instance *i = find_own(o, err);
+	int rc;
 
-	if (rc == 0)
-		rc = aqd_instance_freeze(i, freeze, err);
+	if (!i)
+		return err->code;
+	rc = aqd_instance_freeze(i, freeze, err);
 	if (rc < 0)
 		return rc;
 	put(o, "vgpu", aqd_view_instance(i));

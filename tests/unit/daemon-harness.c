@@ -48,8 +48,10 @@ static pid_t start_ready(char *const args[], int *ret_status)
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (int i = 0; i < n_passed; i++) {
 			(void)dup2(passed_fds[i], 3 + i);
-			(void)strcat(text, i ? ":" : "");
-			(void)strcat(text, passed_names[i]);
+			size_t len = strlen(text);
+
+			(void)snprintf(text + len, sizeof(text) - len, "%s%s", i ? ":" : "",
+				       passed_names[i]);
 		}
 		if (n_passed) {
 			char number[16];
