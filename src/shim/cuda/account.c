@@ -42,6 +42,13 @@ uint64_t aq_limit(int card)
 		       : 0;
 }
 
+uint64_t aq_card_bytes(int card)
+{
+	uint64_t bytes = is_card(card) ? control(card)->card_bytes : 0;
+
+	return bytes ? bytes : UINT64_MAX;
+}
+
 uint64_t aq_context_bytes(int card)
 {
 	return is_card(card) ? atomic_load(&control(card)->context_bytes) : 0;
@@ -111,6 +118,8 @@ static CUresult reserve_slowly(int card, uint64_t bytes, int rc)
 	}
 	/* Stream-ordered pools give memory back at times that nobody tells. */
 	if (aq_pools_settle(card) && aq_try_reserve(card, bytes) == 0)
+		return CUDA_SUCCESS;
+	if (aq_pools_trim(card) && aq_try_reserve(card, bytes) == 0)
 		return CUDA_SUCCESS;
 	aq_refused(card, bytes);
 	return CUDA_ERROR_OUT_OF_MEMORY;

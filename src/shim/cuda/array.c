@@ -85,55 +85,74 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 	return sum > UINT64_MAX / 4 ? 0 : up(sum, ARRAY_UNIT);
 }
 
-/* What all ways to make an array begin with: the card and the context, and the reservation. */
-static CUresult begin(uint64_t size, int *ret_card, CUcontext *ret_ctx)
-{
-	CUresult rc = aq_card_current(ret_card);
+/* An array that is being made. */
+struct making {
+	uint64_t size, reserved;
+	CUcontext ctx;
+	int card;
+};
 
+/*
+ * What all ways to make an array begin with: the card and the context, and the reservation. What is larger than the card is the provider's to refuse, who has
+ * an error of its own for extents that no array can have.
+ */
+static CUresult begin(struct making *m, uint64_t size)
+{
+	CUresult rc = aq_card_current(&m->card);
+
+	m->size = size;
+	m->ctx = NULL;
 	if (rc == CUDA_SUCCESS)
-		rc = AQ_CALL(cuCtxGetCurrent, ret_ctx);
-	if (rc == CUDA_SUCCESS && !*ret_ctx)
+		rc = AQ_CALL(cuCtxGetCurrent, &m->ctx);
+	if (rc == CUDA_SUCCESS && !m->ctx)
 		rc = CUDA_ERROR_INVALID_CONTEXT;
-	return rc == CUDA_SUCCESS ? aq_reserve(*ret_card, size) : rc;
+	if (rc != CUDA_SUCCESS)
+		return rc;
+	m->reserved = size <= aq_card_bytes(m->card) ? size : 0;
+	return aq_reserve(m->card, m->reserved);
 }
 
-static CUresult finish_array(CUresult rc, CUarray *array, int card, uint64_t size, CUcontext ctx)
+/* The provider has answered. Anything but CUDA_SUCCESS after its success: the array has to go again. */
+static CUresult finish(struct making *m, CUresult rc, uint64_t key, enum aq_range_kind kind)
 {
 	if (rc != CUDA_SUCCESS) {
-		aq_withdraw(card, size);
+		aq_withdraw(m->card, m->reserved);
 		return rc;
 	}
-	if (aq_hold((uintptr_t)*array, AQ_RANGE_ARRAY, card, size, (uintptr_t)ctx) < 0) {
+	rc = aq_adjust(m->card, m->reserved, m->size);
+	if (rc == CUDA_SUCCESS && aq_hold(key, kind, m->card, m->size, (uintptr_t)m->ctx) < 0)
+		rc = CUDA_ERROR_OUT_OF_MEMORY;
+	return rc;
+}
+
+static CUresult finish_array(struct making *m, CUresult rc, CUarray *array)
+{
+	CUresult done = finish(m, rc, rc == CUDA_SUCCESS ? (uintptr_t)*array : 0, AQ_RANGE_ARRAY);
+
+	if (rc == CUDA_SUCCESS && done != CUDA_SUCCESS)
 		(void)AQ_CALL(cuArrayDestroy, *array);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return CUDA_SUCCESS;
+	return done;
 }
 
 AQ_EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
-	CUcontext ctx = NULL;
-	uint64_t size;
+	struct making m;
 	CUresult rc;
-	int card;
 
 	AQ_ENTER(cuArray3DCreate_v2, array, desc);
 	if (!array || !desc)
 		return AQ_CALL(cuArray3DCreate_v2, array, desc);
-	size = array_bytes(desc, 1);
-	rc = begin(size, &card, &ctx);
+	rc = begin(&m, array_bytes(desc, 1));
 	if (rc != CUDA_SUCCESS)
 		return rc;
-	return finish_array(AQ_CALL(cuArray3DCreate_v2, array, desc), array, card, size, ctx);
+	return finish_array(&m, AQ_CALL(cuArray3DCreate_v2, array, desc), array);
 }
 
 AQ_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d;
-	CUcontext ctx = NULL;
-	uint64_t size;
+	struct making m;
 	CUresult rc;
-	int card;
 
 	AQ_ENTER(cuArrayCreate_v2, array, desc);
 	if (!array || !desc)
@@ -142,21 +161,18 @@ AQ_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR 
 				       .Height = desc->Height,
 				       .Format = desc->Format,
 				       .NumChannels = desc->NumChannels };
-	size = array_bytes(&d, 1);
-	rc = begin(size, &card, &ctx);
+	rc = begin(&m, array_bytes(&d, 1));
 	if (rc != CUDA_SUCCESS)
 		return rc;
-	return finish_array(AQ_CALL(cuArrayCreate_v2, array, desc), array, card, size, ctx);
+	return finish_array(&m, AQ_CALL(cuArrayCreate_v2, array, desc), array);
 }
 
 /* The 32-bit interface of CUDA 2. */
 AQ_EXPORT CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d;
-	CUcontext ctx = NULL;
-	uint64_t size;
+	struct making m;
 	CUresult rc;
-	int card;
 
 	AQ_ENTER(cuArray3DCreate, array, desc);
 	if (!array || !desc)
@@ -167,20 +183,17 @@ AQ_EXPORT CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR
 				       .Format = desc->Format,
 				       .NumChannels = desc->NumChannels,
 				       .Flags = desc->Flags };
-	size = array_bytes(&d, 1);
-	rc = begin(size, &card, &ctx);
+	rc = begin(&m, array_bytes(&d, 1));
 	if (rc != CUDA_SUCCESS)
 		return rc;
-	return finish_array(AQ_CALL(cuArray3DCreate, array, desc), array, card, size, ctx);
+	return finish_array(&m, AQ_CALL(cuArray3DCreate, array, desc), array);
 }
 
 AQ_EXPORT CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d;
-	CUcontext ctx = NULL;
-	uint64_t size;
+	struct making m;
 	CUresult rc;
-	int card;
 
 	AQ_ENTER(cuArrayCreate, array, desc);
 	if (!array || !desc)
@@ -189,36 +202,30 @@ AQ_EXPORT CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 
 				       .Height = desc->Height,
 				       .Format = desc->Format,
 				       .NumChannels = desc->NumChannels };
-	size = array_bytes(&d, 1);
-	rc = begin(size, &card, &ctx);
+	rc = begin(&m, array_bytes(&d, 1));
 	if (rc != CUDA_SUCCESS)
 		return rc;
-	return finish_array(AQ_CALL(cuArrayCreate, array, desc), array, card, size, ctx);
+	return finish_array(&m, AQ_CALL(cuArrayCreate, array, desc), array);
 }
 
 AQ_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
 					  const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels)
 {
-	CUcontext ctx = NULL;
-	uint64_t size;
+	struct making m;
 	CUresult rc;
-	int card;
+	CUresult done;
 
 	AQ_ENTER(cuMipmappedArrayCreate, array, desc, levels);
 	if (!array || !desc || !levels)
 		return AQ_CALL(cuMipmappedArrayCreate, array, desc, levels);
-	size = array_bytes(desc, levels);
-	rc = begin(size, &card, &ctx);
+	rc = begin(&m, array_bytes(desc, levels));
 	if (rc != CUDA_SUCCESS)
 		return rc;
 	rc = AQ_CALL(cuMipmappedArrayCreate, array, desc, levels);
-	if (rc != CUDA_SUCCESS) {
-		aq_withdraw(card, size);
-	} else if (aq_hold((uintptr_t)*array, AQ_RANGE_MIPMAP, card, size, (uintptr_t)ctx) < 0) {
+	done = finish(&m, rc, rc == CUDA_SUCCESS ? (uintptr_t)*array : 0, AQ_RANGE_MIPMAP);
+	if (rc == CUDA_SUCCESS && done != CUDA_SUCCESS)
 		(void)AQ_CALL(cuMipmappedArrayDestroy, *array);
-		rc = CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return rc;
+	return done;
 }
 
 static CUresult destroyed(CUresult rc, bool known, const struct aq_range *entry)
@@ -274,6 +281,7 @@ static bool is_gone(const struct aq_range *e, CUcontext ctx)
 
 void aq_context_gone(CUcontext ctx)
 {
+	CUstreamCaptureMode mode = aq_capture_relax();
 	struct aq_range entry;
 
 	for (unsigned s = 0; s < AQ_RANGE_STRIPES; s++) {
@@ -285,4 +293,5 @@ void aq_context_gone(CUcontext ctx)
 				aq_uncharge(entry.card, entry.size);
 		aq_ranges_drop(copy, n);
 	}
+	aq_capture_restore(mode);
 }

@@ -77,9 +77,11 @@ static struct pool *find(CUmemoryPool handle, int card, bool make)
 
 static bool read_attribute(CUmemoryPool handle, CUmemPool_attribute what, uint64_t *ret)
 {
+	CUstreamCaptureMode mode = aq_capture_relax();
 	cuuint64_t value = 0;
 	bool ok = AQ_CALL(cuMemPoolGetAttribute, handle, what, &value) == CUDA_SUCCESS;
 
+	aq_capture_restore(mode);
 	*ret = value;
 	return ok;
 }
@@ -139,6 +141,30 @@ static bool settle_all(int card)
 		(void)settle(&pools[i]);
 		shrunk = shrunk || pools[i].charged < before;
 	}
+	return shrunk;
+}
+
+/* Have the pools give back what they keep unused, as a driver does when memory is short. Under the lock. */
+static bool trim_all(int card)
+{
+	CUstreamCaptureMode mode = aq_capture_relax();
+
+	for (unsigned i = 0; i < atomic_load(&n_pools); i++)
+		if (pools[i].handle && pools[i].card == card && pools[i].charged)
+			(void)AQ_CALL(cuMemPoolTrimTo, pools[i].handle, 0);
+	aq_capture_restore(mode);
+	return settle_all(card);
+}
+
+bool aq_pools_trim(int card)
+{
+	bool shrunk;
+
+	if (!atomic_load(&n_pools))
+		return false;
+	aq_lock(&lock);
+	shrunk = trim_all(card);
+	aq_unlock(&lock);
 	return shrunk;
 }
 
@@ -215,6 +241,17 @@ void aq_pool_freed(const struct aq_range *entry)
 	atomic_store_explicit(&aq_pools_stale, 1, memory_order_relaxed);
 }
 
+/* Whether the pool may serve that much without growing. */
+static bool has_unused(const struct pool *p, uint64_t bytes)
+{
+	uint64_t reserved = 0;
+	uint64_t used = 0;
+
+	return read_attribute(p->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+	       read_attribute(p->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
+	       reserved >= used && reserved - used >= bytes;
+}
+
 /*
  * Prepare for an allocation of `bytes` out of a pool: reserve what it may grow by. *ret_wanted goes to after(). Where that does not fit, but the
  * pool holds enough unused memory, the provider is asked all the same: it may well not grow.
@@ -222,8 +259,6 @@ void aq_pool_freed(const struct aq_range *entry)
 static CUresult before(CUmemoryPool handle, int card, uint64_t bytes, uint64_t *ret_wanted)
 {
 	uint64_t want = bytes > UINT64_MAX - CHUNK ? UINT64_MAX : aq_align_up(bytes, CHUNK);
-	uint64_t reserved = 0;
-	uint64_t used = 0;
 	CUresult rc = CUDA_SUCCESS;
 	struct pool *p;
 
@@ -237,14 +272,13 @@ static CUresult before(CUmemoryPool handle, int card, uint64_t bytes, uint64_t *
 		want = AQ_MAX(want, p->step);
 		/* The reserved attribute is read again before anything is refused. */
 		if (aq_try_reserve(p->card, want) == 0 ||
-		    (settle_all(p->card) && aq_try_reserve(p->card, want) == 0)) {
+		    (settle_all(p->card) && aq_try_reserve(p->card, want) == 0) ||
+		    (!has_unused(p, bytes) && trim_all(p->card) &&
+		     aq_try_reserve(p->card, want) == 0)) {
 			p->bag += want;
 			p->wanted += want;
 			*ret_wanted = want;
-		} else if (!read_attribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-					   &reserved) ||
-			   !read_attribute(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) ||
-			   reserved < used || reserved - used < bytes) {
+		} else if (!has_unused(p, bytes)) {
 			aq_refused(p->card, bytes);
 			rc = CUDA_ERROR_OUT_OF_MEMORY;
 		}
@@ -279,6 +313,7 @@ static bool after(CUmemoryPool handle, uint64_t wanted, uint64_t bytes)
 static CUresult undo(CUmemoryPool handle, CUdeviceptr *ptr, CUstream stream, bool per_thread,
 		     uint64_t bytes)
 {
+	CUstreamCaptureMode mode = aq_capture_relax();
 	struct pool *p;
 
 	(void)(per_thread ? AQ_CALL(cuMemFreeAsync_ptsz, *ptr, stream)
@@ -287,6 +322,7 @@ static CUresult undo(CUmemoryPool handle, CUdeviceptr *ptr, CUstream stream, boo
 	(void)(per_thread ? AQ_CALL(cuStreamSynchronize_ptsz, stream)
 			  : AQ_CALL(cuStreamSynchronize, stream));
 	(void)AQ_CALL(cuMemPoolTrimTo, handle, 0);
+	aq_capture_restore(mode);
 	aq_lock(&lock);
 	p = find(handle, AQ_NO_CARD, false);
 	if (p) {
@@ -351,6 +387,9 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytesize, CUstream stream,
 	int card = AQ_NO_CARD;
 	CUresult rc = current_pool(stream, per_thread, &pool, &card);
 
+	/* A device that is none of the instance's cards. */
+	if (rc == CUDA_SUCCESS && card == AQ_NO_CARD)
+		rc = CUDA_ERROR_NOT_PERMITTED;
 	if (rc == CUDA_SUCCESS)
 		rc = aq_capture_check(stream, per_thread, AQ_SLOT_cuMemAllocAsync);
 	if (rc == CUDA_SUCCESS)
@@ -378,8 +417,8 @@ AQ_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUst
 	return alloc_async(dptr, bytesize, stream, true);
 }
 
-/* A pool that no call of ours has made: a device's default one, or an imported one, which its exporter pays for. */
-static int card_of_unknown(CUmemoryPool pool)
+/* A pool that no call of ours has made or named: a device's default one. AQ_NO_CARD: it is something else. */
+static int card_of_default(CUmemoryPool pool)
 {
 	for (unsigned i = 0; i < aq_cards_devices(); i++) {
 		CUmemoryPool other = NULL;
@@ -391,24 +430,84 @@ static int card_of_unknown(CUmemoryPool pool)
 	return AQ_NO_CARD;
 }
 
+/* Whether the pool can be accounted; *ret_card counts for a pool that is new here. */
+static bool is_accountable(CUmemoryPool pool, int *ret_card)
+{
+	bool known;
+
+	*ret_card = AQ_NO_CARD;
+	aq_lock(&lock);
+	known = find(pool, AQ_NO_CARD, false) != NULL;
+	aq_unlock(&lock);
+	if (!known)
+		*ret_card = card_of_default(pool);
+	return known || *ret_card != AQ_NO_CARD;
+}
+
 static CUresult alloc_from(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream,
 			   bool per_thread)
 {
 	uint64_t wanted;
-	bool known;
+	int card;
 	CUresult rc = aq_capture_check(stream, per_thread, AQ_SLOT_cuMemAllocFromPoolAsync);
 
 	if (rc != CUDA_SUCCESS)
 		return rc;
-	aq_lock(&lock);
-	known = find(pool, AQ_NO_CARD, false) != NULL;
-	aq_unlock(&lock);
-	rc = before(pool, known ? AQ_NO_CARD : card_of_unknown(pool), bytesize, &wanted);
+	if (!is_accountable(pool, &card) && aq_limited()) {
+		cuuint64_t value = 0;
+
+		/* A handle that is none gets the provider's own error. */
+		rc = AQ_CALL(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+			     &value);
+		if (rc != CUDA_SUCCESS)
+			return rc;
+		return aq_refuse(AQ_SLOT_cuMemAllocFromPoolAsync, "a pool of unknown origin");
+	}
+	rc = before(pool, card, bytesize, &wanted);
 	if (rc != CUDA_SUCCESS)
 		return rc;
 	rc = per_thread ? AQ_CALL(cuMemAllocFromPoolAsync_ptsz, dptr, bytesize, pool, stream)
 			: AQ_CALL(cuMemAllocFromPoolAsync, dptr, bytesize, pool, stream);
 	return finish(rc, pool, wanted, dptr, stream, per_thread, bytesize);
+}
+
+/* A pool that the provider has named by its location: known from now on. */
+static void meet(CUmemoryPool pool, const CUmemLocation *location)
+{
+	int card = AQ_NO_CARD;
+
+	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+		card = aq_card_of(location->id);
+		if (card == AQ_NO_CARD)
+			return;
+	}
+	aq_lock(&lock);
+	(void)find(pool, card, true);
+	aq_unlock(&lock);
+}
+
+AQ_EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location,
+					  CUmemAllocationType type)
+{
+	CUresult rc;
+
+	AQ_ENTER(cuMemGetDefaultMemPool, pool, location, type);
+	rc = AQ_CALL(cuMemGetDefaultMemPool, pool, location, type);
+	if (rc == CUDA_SUCCESS)
+		meet(*pool, location);
+	return rc;
+}
+
+AQ_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
+				   CUmemAllocationType type)
+{
+	CUresult rc;
+
+	AQ_ENTER(cuMemGetMemPool, pool, location, type);
+	rc = AQ_CALL(cuMemGetMemPool, pool, location, type);
+	if (rc == CUDA_SUCCESS)
+		meet(*pool, location);
+	return rc;
 }
 
 AQ_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -438,11 +537,15 @@ AQ_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pro
 	CUresult rc;
 
 	AQ_ENTER(cuMemPoolCreate, pool, props);
+	if (props && props->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+		card = aq_card_of(props->location.id);
+		if (card == AQ_NO_CARD && props->location.id >= 0 &&
+		    (unsigned)props->location.id < aq_cards_devices())
+			return CUDA_ERROR_NOT_PERMITTED;
+	}
 	rc = AQ_CALL(cuMemPoolCreate, pool, props);
 	if (rc != CUDA_SUCCESS)
 		return rc;
-	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		card = aq_card_of(props->location.id);
 	aq_lock(&lock);
 	/* A handle that is known is one whose pool is gone. */
 	p = find(*pool, card, false);

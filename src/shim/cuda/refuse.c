@@ -32,6 +32,21 @@ CUresult aq_capture_check(CUstream stream, bool per_thread, unsigned slot)
 	return aq_refuse(slot, "memory that belongs to a graph");
 }
 
+CUstreamCaptureMode aq_capture_relax(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	if (AQ_UNLIKELY(atomic_load(&captured)))
+		(void)AQ_CALL(cuThreadExchangeStreamCaptureMode, &mode);
+	return mode;
+}
+
+void aq_capture_restore(CUstreamCaptureMode mode)
+{
+	if (AQ_UNLIKELY(mode != CU_STREAM_CAPTURE_MODE_RELAXED))
+		(void)AQ_CALL(cuThreadExchangeStreamCaptureMode, &mode);
+}
+
 #define BEGIN_CAPTURE(name, ...)                   \
 	do {                                       \
 		AQ_ENTER(name, __VA_ARGS__);       \

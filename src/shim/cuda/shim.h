@@ -95,6 +95,8 @@ void aq_refused(int card, uint64_t bytes);
 
 /* The card's limit, or AQ_NO_LIMIT. */
 uint64_t aq_limit(int card);
+/* The card's own size; UINT64_MAX when nobody says. */
+uint64_t aq_card_bytes(int card);
 /* What the instance may still take of it. */
 uint64_t aq_free_bytes(int card);
 /* Whether any card of the instance has a limit: then what cannot be accounted is refused. */
@@ -130,6 +132,8 @@ int aq_hold(uint64_t key, enum aq_range_kind kind, int card, uint64_t size, uint
 void aq_pools_reset(void);
 /* Read all pools of the card again: what they have given back is uncharged. Returns whether anything was. */
 bool aq_pools_settle(int card);
+/* The same after they have been made to give back what they keep unused: that must make no other allocation fail. */
+bool aq_pools_trim(int card);
 
 /* An allocation that came out of a pool has been freed: later, when its stream gets there. */
 void aq_pool_freed(const struct aq_range *entry);
@@ -151,6 +155,9 @@ void aq_vmm_reset(void);
 CUresult aq_refuse(unsigned slot, const char *why);
 /* While the process has a capture open: an allocation on a capturing stream becomes graph memory, which is not accounted yet, so it is refused. */
 CUresult aq_capture_check(CUstream stream, bool per_thread, unsigned slot);
+/* Around the provider calls of our own that a capture on some thread may forbid. */
+CUstreamCaptureMode aq_capture_relax(void);
+void aq_capture_restore(CUstreamCaptureMode mode);
 
 /* ---- visible.c ---- */
 
