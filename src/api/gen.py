@@ -223,6 +223,11 @@ SHIM_GENERATORS = {
 GUARDED = ("alloc", "free", "vmm", "pool", "ipc", "ctx", "graph")
 GUARDED_NAMES = re.compile(r"Alloc|Import|External|Multicast|GreenCtx|Checkpoint|(Module|Library)(Load|Unload)|MemGetInfo|TotalMem|ProcAddress|ExportTable")
 
+# The same for NVML, where the question is whose memory, processes and work an answer is about, and which cards it names.
+GUARDED_NVML = re.compile(
+    r"Process|MemoryInfo|MemoryUsage|Utiliz|Handle|Sample|Pids|Accounting|Session|Stats$|Gpm|DeviceCount|GetCount|GetIndex|Devices$|GpuSet|NearestGpus|Pstates|BAR1|ExportTable"
+)
+
 
 def check_shim(rows, passes, where):
     files = [p for w in where for p in (sorted(glob.glob(os.path.join(w, "*.c"))) if os.path.isdir(w) else [w])]
@@ -239,7 +244,8 @@ def check_shim(rows, passes, where):
     bad += [f"{n} is defined, but not in the table" for n in sorted(wrapped - known)]
     bad += [f"{passes}: {n} is wrapped: no jump" for n in sorted(listed & wrapped)]
     for r in rows:
-        guarded = r.cls in GUARDED or GUARDED_NAMES.search(r.symbol)
+        names = GUARDED_NVML if r.symbol.startswith("nvml") else GUARDED_NAMES
+        guarded = r.cls in GUARDED or names.search(r.symbol)
         twin = r.is_twin and r.plain in wrapped
         if (guarded or twin) and r.symbol not in wrapped | listed and not (r.is_twin and r.plain in listed):
             bad.append(f"{r.symbol}: class {r.cls}, neither wrapped nor listed in {passes}")
