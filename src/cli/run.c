@@ -2,18 +2,24 @@
 /* `aliquot run … -- PROGRAM …`: a program in a vgpu, its own or one that exists. */
 #include "cli/cli.h"
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/macro.h"
 #include "cli/daemon-link.h"
 #include "cli/program.h"
 #include "cli/shim-parts.h"
+#include "cli/show.h"
 #include "cli/vgpu-options.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define RELEASE_TIMEOUT_NS (2 * AQ_NS_PER_S)
 
 struct run {
 	struct aq_vgpu_options want;
@@ -37,15 +43,50 @@ static int take_vgpu(struct run *r, const json_t *vgpu, struct aq_err *err)
 	return 0;
 }
 
+static int ask_for(struct run *r, const char *name, json_t **ret_answer, struct aq_err *err)
+{
+	return aq_daemon_call(&r->daemon, json_pack("{s:s, s:s}", "op", "list", "name", name),
+			      ret_answer, err);
+}
+
+/* Bytes that ended programs have left there and the driver has not returned yet. */
+static long long releasing(const json_t *answer)
+{
+	const json_t *vgpu = json_array_get(json_object_get(answer, "vgpus"), 0);
+	const json_t *card;
+	long long sum = 0;
+	size_t k;
+
+	json_array_foreach(json_object_get(vgpu, "cards"), k, card) sum +=
+		aq_show_number(card, "releasing_bytes");
+	return sum;
+}
+
+/* A program that follows another one in the same vgpu finds what that one had. */
+static void wait_released(struct run *r, json_t **answer)
+{
+	uint64_t deadline = aq_now_ns() + RELEASE_TIMEOUT_NS;
+
+	while (releasing(*answer) > 0 && aq_now_ns() < deadline) {
+		json_t *next = NULL;
+
+		(void)poll(NULL, 0, 10);
+		if (ask_for(r, r->vgpu, &next, NULL) < 0)
+			return;
+		json_decref(*answer);
+		*answer = next;
+	}
+}
+
 static int use_existing(struct run *r, struct aq_err *err)
 {
 	json_t *answer = NULL;
 	int rc = aq_daemon_open(&r->daemon, err);
 
 	if (rc == 0)
-		rc = aq_daemon_call(&r->daemon,
-				    json_pack("{s:s, s:s}", "op", "list", "name", r->vgpu), &answer,
-				    err);
+		rc = ask_for(r, r->vgpu, &answer, err);
+	if (rc == 0)
+		wait_released(r, &answer);
 	if (rc == 0)
 		rc = take_vgpu(r, json_array_get(json_object_get(answer, "vgpus"), 0), err);
 	else if (strcmp(r->daemon.code, "ENOENT") == 0)
@@ -84,6 +125,19 @@ static int make_own(struct run *r, struct aq_err *err)
 	return rc;
 }
 
+/* Until the driver has given back what the program held, the vgpu's share is not free for the next one. */
+static void wait_removed(struct run *r)
+{
+	uint64_t deadline = aq_now_ns() + RELEASE_TIMEOUT_NS;
+	json_t *answer = NULL;
+
+	while (aq_now_ns() < deadline && ask_for(r, r->name, &answer, NULL) == 0) {
+		json_decref(answer);
+		answer = NULL;
+		(void)poll(NULL, 0, 10);
+	}
+}
+
 /* If this fails the daemon removes it by itself once its programs have ended: our connection's end tells it. */
 static void remove_own(struct run *r)
 {
@@ -93,6 +147,8 @@ static void remove_own(struct run *r)
 					json_pack("{s:s, s:s}", "op", "remove", "name", r->name),
 					&answer, NULL);
 
+		if (rc == 0 && json_is_false(json_object_get(answer, "removed")))
+			wait_removed(r);
 		json_decref(answer);
 		if (rc == 0 || rc == -EREMOTEIO || aq_daemon_reopen(&r->daemon, NULL) < 0)
 			return;

@@ -6,6 +6,7 @@ Arguments: the aliquot command, limit-hold. Starts itself again on a private sof
 """
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -23,10 +24,13 @@ ALIQUOT, HOLD = sys.argv[1:3]
 class Program:
     """limit-hold in a vgpu, spoken to."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, visible=None):
+        environment = dict(os.environ)
+        if visible is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = visible
         self.process = subprocess.Popen(
             [ALIQUOT, "run", *options, "--", HOLD],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
         )
         self.started = self.process.stdout.readline().strip()
 
@@ -261,9 +265,77 @@ def told():
     assert "created" in aliquot("log", "story").stdout
 
 
+def random_kills():
+    """Whenever a program is killed, its bytes come back, all of them, and no more."""
+    chance = random.Random(1)
+    aliquot("create", "deadly", "--mem", "300MiB")
+    survivor = Program("--vgpu", "deadly")
+    assert survivor.do(f"alloc {20 * MIB}") == "ok"
+    before = survivor.info()
+    for _ in range(8):
+        programs = [Program("--vgpu", "deadly") for _ in range(4)]
+        for p in programs:
+            p.say(f"fill {2 * MIB}")
+            p.say("race 3")
+        time.sleep(chance.uniform(0, 0.15))
+        pids = [c["pid"] for c in vgpu("deadly")["clients"] if c["state"] == "attached"]
+        for pid in chance.sample(pids, len(pids)):
+            if pid != survivor_pid(survivor):
+                os.kill(pid, signal.SIGKILL)
+        for p in programs:
+            p.process.wait(20)
+        wait_for(lambda: survivor.info() == before)
+    c = card("deadly")
+    assert (c["used_bytes"], c["pending_bytes"], c["releasing_bytes"]) == (20 * MIB, 0, 0), c
+    assert survivor.do("check") == "ok" and survivor.end() == 0
+    wait_for(lambda: card("deadly")["free_bytes"] == 300 * MIB)
+    aliquot("rm", "deadly")
+
+
+def survivor_pid(program):
+    """The child of `aliquot run`."""
+    with open(f"/proc/{program.process.pid}/task/{program.process.pid}/children", encoding="ascii") as f:
+        return int(f.read().split()[0])
+
+
+def one_after_another():
+    """What a program had is there for the next one at once."""
+    aliquot("create", "queue", "--mem", "100MiB")
+    for options in (("--vgpu", "queue"), ("--mem", "500MiB", "--card", "1"), ("--mem", "500MiB", "--card", "1")):
+        for _ in range(3):
+            p = Program(*options)
+            assert p.started == "ok" and p.do(f"alloc {80 * MIB}") == "ok", options
+            assert p.end() == 0
+    aliquot("rm", "queue")
+
+
+def two_cards():
+    aliquot("create", "pair", "--card", "0=100MiB", "--card", "1=200MiB")
+    second = vgpu("pair")["cards"][1]["uuid"]
+    for visible, mib, used in ((None, 100, 0), ("0", 100, 0), ("1", 200, 1), ("1,0", 200, 1), (second, 200, 1)):
+        p = Program("--vgpu", "pair", visible=visible)
+        assert p.started == "ok", (visible, p.started)
+        assert p.info()[1] == mib * MIB, (visible, p.info())
+        assert p.do(f"alloc {80 * MIB}") == "ok"
+        assert p.do(f"alloc {mib * MIB}") == OOM
+        cards = vgpu("pair")["cards"]
+        assert cards[used]["used_bytes"] == 80 * MIB and cards[1 - used]["used_bytes"] == 0, (visible, cards)
+        assert p.end() == 0
+    hidden = Program("--vgpu", "pair", visible="")
+    assert hidden.started == "CUDA_ERROR_NO_DEVICE", hidden.started
+    hidden.process.wait(20)
+    # One that is not in the vgpu cannot be named into it.
+    aliquot("create", "single", "--card", "0", "--mem", "100MiB")
+    for visible in ("1", second):
+        outside = Program("--vgpu", "single", visible=visible)
+        assert outside.started == "CUDA_ERROR_NO_DEVICE", (visible, outside.started)
+        outside.process.wait(20)
+    aliquot("rm", "pair", "single")
+
+
 def does_not_fit():
-    aliquot("create", "large", "--mem", "800MiB")
-    done = aliquot("run", "--mem", "400MiB", "--", "true", status=125)
+    aliquot("create", "large", "--mem", "800MiB", "--card", "0")
+    done = aliquot("run", "--mem", "400MiB", "--card", "0", "--", "true", status=125)
     assert "GPU 0 has" in done.stderr and "are wanted" in done.stderr, done.stderr
     done = aliquot("run", "--vgpu", "large", "--mem", "10", "--", "true", status=125)
     assert "exists" in done.stderr, done.stderr
@@ -272,7 +344,8 @@ def does_not_fit():
 
 
 TESTS = [
-    neighbour_unharmed, killed_gives_back, live_limits, shared_by_two, race, daemon_killed, frozen, told, does_not_fit,
+    neighbour_unharmed, killed_gives_back, live_limits, shared_by_two, race, random_kills, one_after_another, two_cards, daemon_killed, frozen, told,
+    does_not_fit,
 ]
 
 
@@ -280,13 +353,13 @@ def main():
     if "AQ_LIMIT_LIVE" not in os.environ:
         with tempfile.TemporaryDirectory() as place:
             os.environ.update(AQ_LIMIT_LIVE="1", XDG_RUNTIME_DIR=place, ALIQUOT_DAEMON="")
-            again = [ALIQUOT, "soft", "--profile", "card-1g", "--", sys.executable, *sys.argv]
+            again = [ALIQUOT, "soft", "--profile", "card-1g", "--cards", "2", "--", sys.executable, *sys.argv]
             return subprocess.run(again).returncode
     only = sys.argv[3:]
     failed = 0
     print(f"1..{len(TESTS)}", flush=True)
     # One that stays keeps the private daemon between the tests.
-    aliquot("create", "keeps", "--mem", "1MiB")
+    aliquot("create", "keeps", "--mem", "1MiB", "--card", "0")
     for n, test in enumerate(TESTS, 1):
         began = time.monotonic()
         try:
