@@ -121,6 +121,12 @@ void aqd_client_release(struct aqd_client *c)
 	struct aq_report_client *r = &i->report->client[c->slot];
 
 	i->refusals = add_saturating(i->refusals, atomic_load(&r->refusals));
+	if (atomic_load(&r->refused_ns) > i->refused_ns &&
+	    atomic_load(&r->refused_ns) <= aq_now_ns()) {
+		i->refused_ns = atomic_load(&r->refused_ns);
+		i->refused_bytes = atomic_load(&r->refused_bytes);
+		i->refused_card = atomic_load(&r->refused_card);
+	}
 	zero_accounts(i, c->slot);
 	memset((void *)r, 0, sizeof(*r));
 	atomic_store(&i->slots->entry[c->slot].pid, 0);

@@ -149,7 +149,9 @@ struct aqd_instance {
 	struct aqd_client *by_slot[AQ_MAX_CLIENTS];
 	struct aq_list greeting; /* connections without a client */
 	unsigned n_greeting;
-	uint64_t refusals; /* of clients that are gone */
+	/* Of clients that are gone: how many refusals, and the latest. */
+	uint64_t refusals, refused_ns, refused_bytes;
+	uint32_t refused_card;
 	uint64_t noted_ns; /* the last line about a refused process, and how many had none since */
 	unsigned unnoted;
 };

@@ -168,7 +168,12 @@ struct refusals {
 
 static struct refusals sum_refusals(const struct aqd_instance *i)
 {
-	struct refusals sum = { .count = i->refusals };
+	struct refusals sum = {
+		.count = i->refusals,
+		.last_ns = i->refused_ns,
+		.last_bytes = i->refused_bytes,
+		.last_card = i->refused_card,
+	};
 	const struct aqd_client *c;
 
 	aq_list_for_each(c, &i->clients, link) {
