@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE (8UL << 20)
+#define PIECE ((size_t)8 << 20)
 #define MOST  4096
 
 int main(int argc, char **argv)

@@ -64,8 +64,10 @@ static void show(const json_t *list, const json_t *daemon)
 		return;
 	}
 	(void)printf("\nDaemon at %s\n", aq_show_text(daemon, "socket"));
-	json_array_foreach(json_object_get(daemon, "options"), i, v)(void)
-		printf("  %s\n", json_string_value(v) ? json_string_value(v) : "?");
+	json_array_foreach(json_object_get(daemon, "options"), i, v)
+	{
+		(void)printf("  %s\n", json_string_value(v) ? json_string_value(v) : "?");
+	}
 }
 
 int aq_cli_config(int argc, char **argv)

@@ -240,8 +240,10 @@ static int list_cards(struct aq_daemon *daemon, bool as_json)
 		return aq_show_done("gpus");
 	}
 	list = json_array();
-	json_array_foreach(json_object_get(answer, "cards"), i, c)(void)
-		json_array_append_new(list, json_of_card(c));
+	json_array_foreach(json_object_get(answer, "cards"), i, c)
+	{
+		(void)json_array_append_new(list, json_of_card(c));
+	}
 	all = json_pack("{s:o}", "gpus", list);
 	status = aq_show_json("gpus", all);
 	json_decref(all);

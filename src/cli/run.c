@@ -57,8 +57,10 @@ static long long releasing(const json_t *answer)
 	long long sum = 0;
 	size_t k;
 
-	json_array_foreach(json_object_get(vgpu, "cards"), k, card) sum +=
-		aq_show_number(card, "releasing_bytes");
+	json_array_foreach(json_object_get(vgpu, "cards"), k, card)
+	{
+		sum += aq_show_number(card, "releasing_bytes");
+	}
 	return sum;
 }
 

@@ -138,8 +138,14 @@ void aq_show_vgpus(const json_t *vgpus)
 
 	(void)printf("%-16s  %4s  %10s  %10s  %10s  %10s  %7s  %7s  %s\n", "VGPU", "GPU", "LIMIT",
 		     "USED", "OVERHEAD", "FREE", "COMPUTE", "REFUSED", "STATE");
-	json_array_foreach(vgpus, i, v) show_vgpu(v);
-	json_array_foreach(vgpus, i, v) show_programs(v, &first);
+	json_array_foreach(vgpus, i, v)
+	{
+		show_vgpu(v);
+	}
+	json_array_foreach(vgpus, i, v)
+	{
+		show_programs(v, &first);
+	}
 }
 
 void aq_show_strangers(const json_t *strangers)
@@ -149,7 +155,7 @@ void aq_show_strangers(const json_t *strangers)
 
 	if (json_array_size(strangers) == 0)
 		return;
-	(void)printf("\nIn no vgpu, and on a GPU that is shared out:\n");
+	(void)printf("\n%s:\n", "In no vgpu, and on a GPU that is shared out");
 	(void)printf("%3s  %8s  %-20s  %10s  %s\n", "GPU", "PID", "PROGRAM", "USED",
 		     "WHAT WAS DONE");
 	json_array_foreach(strangers, i, s)

@@ -48,8 +48,11 @@ int aq_cli_why(int argc, char **argv)
 		aq_show_vgpus(list);
 		json_decref(list);
 		(void)printf("\n");
-		json_array_foreach(json_object_get(answer, "reasons"), i, text)(void)
-			printf("%s\n", json_string_value(text) ? json_string_value(text) : "?");
+		json_array_foreach(json_object_get(answer, "reasons"), i, text)
+		{
+			(void)printf("%s\n",
+				     json_string_value(text) ? json_string_value(text) : "?");
+		}
 		show_refusals(json_object_get(answer, "vgpu"));
 		status = aq_show_done("why");
 	}
