@@ -155,7 +155,7 @@ report $? "serve keeps a card for several programs"
 # child_of PID NAME: the process of this name whose parent is PID
 child_of() {
 	for stat in /proc/[0-9]*/stat; do
-		read -r child comm _ parent _ <"$stat" 2>/dev/null || continue
+		{ read -r child comm _ parent _ <"$stat"; } 2>/dev/null || continue
 		[ "$parent" = "$1" ] && [ "$comm" = "($2)" ] && echo "$child"
 	done
 }
