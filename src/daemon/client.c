@@ -525,6 +525,53 @@ static int on_hello(struct aqd_conn *conn, const struct aq_attach_hello *h)
 	return rc;
 }
 
+static bool others_are_away(const struct aqd_instance *i)
+{
+	const struct aqd_client *c;
+
+	if (aq_now_ns() >= i->return_until_ns)
+		return false;
+	aq_list_for_each(c, &i->clients, link) {
+		if (!c->ended_ns && !c->n_connections)
+			return true;
+	}
+	return false;
+}
+
+static void let_in(struct aqd_instance *i)
+{
+	struct aqd_conn *conn;
+	struct aqd_conn *tmp;
+
+	i->return_source = sd_event_source_disable_unref(i->return_source);
+	aq_list_for_each_safe(conn, tmp, &i->greeting, link) {
+		if (conn->held && on_hello(conn, &conn->hello) < 0)
+			conn_lost(conn);
+	}
+}
+
+static int on_return(sd_event_source *src, uint64_t usec, void *opaque)
+{
+	struct aqd_instance *i = opaque;
+
+	(void)usec;
+	if (!others_are_away(i)) {
+		let_in(i);
+		return 0;
+	}
+	(void)sd_event_source_set_time_relative(src, AQD_RETURN_US);
+	return sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+}
+
+int aqd_client_expect(struct aqd_instance *i)
+{
+	i->return_until_ns = aq_now_ns() + AQD_RETURN_NS;
+	if (!others_are_away(i))
+		return 0;
+	return sd_event_add_time_relative(i->d->event, &i->return_source, CLOCK_MONOTONIC,
+					  AQD_RETURN_US, 1000, on_return, i);
+}
+
 static int on_settle(struct aqd_conn *conn, const struct aq_attach_settle *s)
 {
 	if (s->card >= conn->instance->n_cards)
@@ -586,9 +633,13 @@ static int on_packet(struct aqd_conn *conn, const void *buf, uint32_t len)
 	struct aq_attach_hello hello;
 	int op = aq_attach_check(buf, len);
 
-	if (op == AQ_ATTACH_HELLO && !conn->client) {
+	if (op == AQ_ATTACH_HELLO && !conn->client && !conn->held) {
 		memcpy(&hello, buf, sizeof(hello));
-		return on_hello(conn, &hello);
+		if (!conn->instance->return_source || hello.flags & AQ_HELLO_REATTACH)
+			return on_hello(conn, &hello);
+		conn->held = true;
+		conn->hello = hello;
+		return 0;
 	}
 	if (op == AQ_ATTACH_SETTLE && conn->client) {
 		memcpy(&settle, buf, sizeof(settle));

@@ -29,10 +29,13 @@ struct aq_control_server;
 #define AQD_MAX_GREETING     64U /* connections of one instance that have not said hello */
 #define AQD_MAX_CONNECTIONS  8U	 /* of one client */
 #define AQD_HELLO_TIMEOUT_US 5000000ULL
-#define AQD_EVENTS	     512U /* kept for `aliquot log` */
-#define AQD_PID_BUCKETS	     1024U
-#define AQD_STRANGERS	     256U
-#define AQD_STORED	     (2 * AQD_MAX_INSTANCES + 1)
+/* New programs wait so long at most for those that a restarted daemon expects back. */
+#define AQD_RETURN_NS	1000000000ULL
+#define AQD_RETURN_US	20000ULL /* how often that is looked at */
+#define AQD_EVENTS	512U	 /* kept for `aliquot log` */
+#define AQD_PID_BUCKETS 1024U
+#define AQD_STRANGERS	256U
+#define AQD_STORED	(2 * AQD_MAX_INSTANCES + 1)
 #define AQD_RELEASE_GRACE_NS \
 	(2 * 1000000000ULL) /* after death, where the driver does not say who uses the card */
 
@@ -148,6 +151,9 @@ struct aqd_instance {
 	unsigned n_clients;
 	struct aqd_client *by_slot[AQ_MAX_CLIENTS];
 	struct aq_list greeting; /* connections without a client */
+	sd_event_source
+		*return_source; /* while new programs have to wait: see aqd_client_expect() */
+	uint64_t return_until_ns;
 	unsigned n_greeting;
 	/* Of clients that are gone: how many refusals, and the latest. */
 	uint64_t refusals, refused_ns, refused_bytes;
@@ -164,6 +170,8 @@ struct aqd_conn {
 	int fd;
 	sd_event_source *source;
 	sd_event_source *timer; /* for hello */
+	bool held;		/* it has come, and waits for others' return */
+	struct aq_attach_hello hello;
 	/* SETTLE waits for a reading that began after it. */
 	struct {
 		bool waiting;
@@ -317,6 +325,11 @@ int aqd_client_listen(struct aqd_instance *i, struct aq_err *err);
 /* A client of the daemon before us, which may come back. */
 int aqd_client_adopt(struct aqd_instance *i, pid_t pid, const struct aqd_process_id *id, uid_t uid,
 		     uint32_t slot, const char *program);
+/*
+ * The report page is new, and filled in from a reading that may be some hundred milliseconds old: nobody new is let in before the programs of the
+ * daemon before us are back with what they hold, at most AQD_RETURN_NS long.
+ */
+int aqd_client_expect(struct aqd_instance *i);
 void aqd_client_free(struct aqd_client *c);
 void aqd_conn_free(struct aqd_conn *c);
 /* Sum of used, overhead and pending on one card; saturates. */

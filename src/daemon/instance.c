@@ -82,6 +82,7 @@ void aqd_instance_free(struct aqd_instance *i)
 	aq_list_for_each_safe(c, ctmp, &i->clients, link)
 		aqd_client_free(c);
 	i->listen_source = sd_event_source_disable_unref(i->listen_source);
+	i->return_source = sd_event_source_disable_unref(i->return_source);
 	if (i->listen_fd >= 0)
 		(void)close(i->listen_fd);
 	if (i->control)
@@ -230,6 +231,12 @@ static int make_pages(struct aqd_instance *i, bool keep, struct aq_err *err)
 		rc = make_report_page(i, err);
 	if (rc == 0 && keep)
 		adopt_clients(i, !stored);
+	if (rc == 0 && keep && !stored) {
+		rc = aqd_client_expect(i);
+		if (rc < 0)
+			return aq_err_set(err, rc, "cannot wait for its programs: %s",
+					  strerror(-rc));
+	}
 	return rc;
 }
 

@@ -296,8 +296,10 @@ static void test_restart(void **state)
 	struct aq_attach_hello again = attach_hello();
 	struct attached a;
 	struct attached b;
-	pid_t child;
+	uint64_t began;
 	uint32_t epoch;
+	pid_t child;
+	pid_t late;
 
 	(void)state;
 	grant(&d, "{'op':'set','name':'a','mem_bytes':536870912}");
@@ -315,6 +317,12 @@ static void test_restart(void **state)
 	assert_int_equal(look(&d, "a", "vgpus/0/clients"), 2);
 	assert_int_equal(look(&d, "a", "vgpus/0/cards/0/used_bytes"), 110 * mib);
 	assert_string_equal(look_text(&d, "a", "vgpus/0/clients/0/state"), "detached");
+	/* A new one waits for them, but not for ever: the child never comes back. */
+	began = aq_now_ns();
+	late = start_client(&d, "a", 0, false);
+	assert_true(aq_now_ns() - began > 200 * AQ_NS_PER_MS);
+	assert_true(aq_now_ns() - began < 3 * AQ_NS_PER_S);
+	end(late);
 	again.flags = AQ_HELLO_REATTACH;
 	again.slot = a.w.slot;
 	again.epoch = epoch;
