@@ -81,11 +81,53 @@ static void test_fork(void)
 	OK(cuMemFree_v2(p));
 }
 
+/* Each card has its own account; what counts is where the memory is, not which context is current. */
+static void test_two(void)
+{
+	CUcontext ctx[2] = { NULL };
+	CUdeviceptr p[2] = { 0 };
+	CUdeviceptr q = 0;
+	CUstream stream = NULL;
+	size_t left[2];
+
+	if (wanted("AQ_TEST_CARDS", 1) != 2)
+		return;
+	for (int i = 0; i < 2; i++) {
+		OK(cuCtxCreate_v2(&ctx[i], 0, i));
+		OK(cuMemAlloc_v2(&p[i], (size_t)(i + 1) << 24));
+	}
+	OK(cuStreamCreate(&stream, 0)); /* on the second */
+	for (int i = 0; i < 2; i++) {
+		OK(cuCtxSetCurrent(ctx[i]));
+		OK(cuMemGetInfo_v2(&left[i], &(size_t){ 0 }));
+		CHECK_INT(left[i], (64LL << 20) - ((i + 1LL) << 24));
+		CHECK_RC(cuMemAlloc_v2(&q, left[i] + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	/* The first card's context is current, the memory comes from the stream's card. */
+	OK(cuCtxSetCurrent(ctx[0]));
+	OK(cuMemFree_v2(p[1]));
+	OK(cuMemAllocAsync(&q, 48 << 20, stream));
+	OK(cuMemGetInfo_v2(&left[0], &(size_t){ 0 }));
+	CHECK_INT(left[0], 48 << 20);
+	OK(cuCtxSetCurrent(ctx[1]));
+	OK(cuMemGetInfo_v2(&left[1], &(size_t){ 0 }));
+	CHECK(left[1] <= 16 << 20);
+	OK(cuMemFreeAsync(q, stream));
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemFree_v2(p[0]));
+	for (int i = 0; i < 2; i++) {
+		OK(cuCtxSetCurrent(ctx[i]));
+		OK(cuMemGetInfo_v2(&left[i], &(size_t){ 0 }));
+		CHECK_INT(left[i], 64 << 20);
+	}
+}
+
 int main(void)
 {
 	static const struct e2e_test tests[] = { { "cards", test_cards },
 						 { "context", test_context },
-						 { "fork after init", test_fork } };
+						 { "fork after init", test_fork },
+						 { "two cards", test_two } };
 
-	return e2e_run(tests, 3);
+	return e2e_run(tests, 4);
 }
