@@ -602,7 +602,8 @@ int main(int argc, char **argv)
 	self = (const char *const *)argv;
 	(void)snprintf(limit_text, sizeof(limit_text), "%llu", (unsigned long long)wl_limit);
 	if (argc == at + 3)
-		return run_part(argv[at], (unsigned)atoi(argv[at + 1]), atoi(argv[at + 2]));
+		return run_part(argv[at], (unsigned)strtoul(argv[at + 1], NULL, 10),
+				(int)strtol(argv[at + 2], NULL, 10));
 	(void)open_context(0);
 	return e2e_run(tests, (int)(sizeof(tests) / sizeof(tests[0])));
 }
