@@ -209,7 +209,7 @@ static nvmlReturn_t counted(nvmlReturn_t rc, unsigned *count)
 	unsigned n = 0;
 
 	if (rc == NVML_SUCCESS)
-		rc = list(dev, &n);
+		rc = count ? list(dev, &n) : NVML_ERROR_INVALID_ARGUMENT;
 	if (rc == NVML_SUCCESS)
 		*count = n;
 	return rc;
@@ -270,8 +270,8 @@ static nvmlReturn_t found(nvmlReturn_t rc, const nvmlDevice_t *handle, nvmlDevic
 		rc = place_of(*handle, &place, &card);
 	if (rc != NVML_SUCCESS)
 		return rc;
-	if (place < 0)
-		return NVML_ERROR_NOT_FOUND;
+	if (place < 0 || !device)
+		return device ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
 	*device = *handle;
 	return NVML_SUCCESS;
 }
@@ -332,7 +332,8 @@ AQ_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, 
 
 	AQ_ENTER(nvmlDeviceGetMigDeviceHandleByIndex, device, index, mig);
 	rc = AQ_CALL(nvmlDeviceGetMigDeviceHandleByIndex, device, index, mig ? &handle : NULL);
-	if (rc != NVML_SUCCESS || place_of(device, &place, &card) != NVML_SUCCESS || place < 0)
+	if (rc != NVML_SUCCESS || !mig || place_of(device, &place, &card) != NVML_SUCCESS ||
+	    place < 0)
 		return found(rc, &handle, mig);
 	*mig = handle;
 	return NVML_SUCCESS;
@@ -352,8 +353,8 @@ AQ_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
 		rc = place_of(device, &place, &card);
 	if (rc != NVML_SUCCESS)
 		return rc;
-	if (place < 0)
-		return NVML_ERROR_NO_PERMISSION;
+	if (place < 0 || !index)
+		return index ? NVML_ERROR_NO_PERMISSION : NVML_ERROR_INVALID_ARGUMENT;
 	*index = (unsigned)place;
 	return NVML_SUCCESS;
 }
@@ -375,8 +376,8 @@ static nvmlReturn_t only_ours(nvmlReturn_t rc, const nvmlDevice_t *all, unsigned
 		if (rc == NVML_SUCCESS && place >= 0)
 			ours[have++] = all[i];
 	}
-	if (rc != NVML_SUCCESS)
-		return rc;
+	if (rc != NVML_SUCCESS || !count)
+		return rc != NVML_SUCCESS ? rc : NVML_ERROR_INVALID_ARGUMENT;
 	fits = *count;
 	*count = have;
 	if (!devices)

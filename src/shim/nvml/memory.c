@@ -41,7 +41,7 @@ AQ_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t
 	AQ_ENTER(nvmlDeviceGetMemoryInfo, device, memory);
 	rc = AQ_CALL(nvmlDeviceGetMemoryInfo, device, memory ? &real : NULL);
 	if (rc == NVML_SUCCESS)
-		rc = aq_device_card(device, &card);
+		rc = memory ? aq_device_card(device, &card) : NVML_ERROR_INVALID_ARGUMENT;
 	if (rc != NVML_SUCCESS)
 		return rc;
 	*memory = real;
@@ -64,7 +64,7 @@ AQ_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemor
 		real.version = memory->version;
 	rc = AQ_CALL(nvmlDeviceGetMemoryInfo_v2, device, memory ? &real : NULL);
 	if (rc == NVML_SUCCESS)
-		rc = aq_device_card(device, &card);
+		rc = memory ? aq_device_card(device, &card) : NVML_ERROR_INVALID_ARGUMENT;
 	if (rc != NVML_SUCCESS)
 		return rc;
 	*memory = real;
@@ -88,7 +88,7 @@ AQ_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1
 	AQ_ENTER(nvmlDeviceGetBAR1MemoryInfo, device, memory);
 	rc = AQ_CALL(nvmlDeviceGetBAR1MemoryInfo, device, memory ? &real : NULL);
 	if (rc == NVML_SUCCESS)
-		rc = aq_device_card(device, &card);
+		rc = memory ? aq_device_card(device, &card) : NVML_ERROR_INVALID_ARGUMENT;
 	if (rc == NVML_SUCCESS && aq_limited(card))
 		rc = NVML_ERROR_NOT_SUPPORTED;
 	if (rc == NVML_SUCCESS)
@@ -105,7 +105,8 @@ AQ_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device,
 
 	AQ_ENTER(nvmlDeviceGetAttributes_v2, device, attributes);
 	rc = AQ_CALL(nvmlDeviceGetAttributes_v2, device, attributes);
-	if (rc == NVML_SUCCESS && aq_device_card(device, &card) == NVML_SUCCESS && aq_limited(card))
+	if (rc == NVML_SUCCESS && attributes && aq_device_card(device, &card) == NVML_SUCCESS &&
+	    aq_limited(card))
 		attributes->memorySizeMB = AQ_MIN(attributes->memorySizeMB, total_of(card) >> 20);
 	return rc;
 }

@@ -218,7 +218,7 @@ AQ_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
 	AQ_ENTER(nvmlDeviceGetUtilizationRates, device, utilization);
 	rc = AQ_CALL(nvmlDeviceGetUtilizationRates, device, utilization ? &real : NULL);
 	if (rc == NVML_SUCCESS)
-		rc = aq_device_card(device, &card);
+		rc = utilization ? aq_device_card(device, &card) : NVML_ERROR_INVALID_ARGUMENT;
 	if (rc == NVML_SUCCESS && aq_limited(card)) {
 		rc = sum(device, recent_samples, &sums);
 		real = (nvmlUtilization_t){ sums.sm, sums.mem };
@@ -237,6 +237,8 @@ static nvmlReturn_t engine(nvmlReturn_t rc, nvmlDevice_t device, recent_fn fetch
 
 	if (rc != NVML_SUCCESS)
 		return rc;
+	if (!utilization)
+		return NVML_ERROR_INVALID_ARGUMENT;
 	rc = aq_device_card(device, &card);
 	if (rc == NVML_SUCCESS && !aq_limited(card))
 		return rc;
