@@ -29,6 +29,7 @@ static char limit_text[32];
 struct api {
 	__typeof__(cuInit) *init;
 	__typeof__(cuDeviceGet) *device_get;
+	__typeof__(cuDeviceGetCount) *count;
 	__typeof__(cuDevicePrimaryCtxRetain) *retain;
 	__typeof__(cuCtxSetCurrent) *set_current;
 	__typeof__(cuMemGetInfo_v2) *info;
@@ -48,6 +49,7 @@ static bool api_find(struct api *a, find_fn find, void *how)
 	} names[] = {
 		{ "cuInit", "cuInit", &a->init },
 		{ "cuDeviceGet", "cuDeviceGet", &a->device_get },
+		{ "cuDeviceGetCount", "cuDeviceGetCount", &a->count },
 		{ "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRetain", &a->retain },
 		{ "cuCtxSetCurrent", "cuCtxSetCurrent", &a->set_current },
 		{ "cuMemGetInfo", "cuMemGetInfo_v2", &a->info },
@@ -98,7 +100,11 @@ static void use(const struct api *a)
 	CUdeviceptr q = 0x55;
 	uint64_t in = 0x1122334455667788;
 	uint64_t out = 0;
+	int n = 0;
 
+	CHECK_INT(a->count(&n), CUDA_SUCCESS);
+	if (limit)
+		CHECK_INT(n, 1); /* of the two that there are */
 	CHECK_INT(a->info(&left, &total), CUDA_SUCCESS);
 	CHECK(left <= total);
 	if (limit)
@@ -385,7 +391,6 @@ static struct {
 	pthread_barrier_t barrier;
 	atomic_uint wrong;
 	__typeof__(cuDriverGetVersion) *version;
-	__typeof__(cuDeviceGetCount) *count;
 	__typeof__(cuGetProcAddress) *get;
 } at_once;
 
@@ -403,7 +408,7 @@ static void *first_call(void *arg)
 	else if (i % 4 == 2)
 		rc = at_once.get("cuMemAlloc", &fn, 12000, 0);
 	else if (i % 4 == 3) /* whoever is first with this is too early */
-		rc = at_once.count(&n) == CUDA_ERROR_NOT_INITIALIZED || n == 1 ? 0 : 1;
+		rc = at_once.api.count(&n) == CUDA_ERROR_NOT_INITIALIZED || n == 1 ? 0 : 1;
 	if (rc == CUDA_SUCCESS)
 		rc = open_card(&at_once.api);
 	if (rc == CUDA_SUCCESS)
@@ -427,8 +432,6 @@ static void way_threads(void)
 		return;
 	fn = dlsym(lib, "cuDriverGetVersion");
 	memcpy(&at_once.version, &fn, sizeof(fn));
-	fn = dlsym(lib, "cuDeviceGetCount");
-	memcpy(&at_once.count, &fn, sizeof(fn));
 	fn = dlsym(lib, "cuGetProcAddress");
 	memcpy(&at_once.get, &fn, sizeof(fn));
 	(void)pthread_barrier_init(&at_once.barrier, NULL, THREADS);
@@ -596,7 +599,8 @@ static pid_t start_way(const char *way, bool share)
 
 static void way_vfork(void)
 {
-	char *argv[] = { "lookups", "--limit", limit_text, "soname", NULL };
+	char words[3][12] = { "lookups", "--limit", "soname" };
+	char *argv[] = { words[0], words[1], limit_text, words[2], NULL };
 	extern char **environ;
 	struct api a;
 	CUdeviceptr p = 0;

@@ -48,6 +48,20 @@ static inline size_t wl_free(void)
 	return left;
 }
 
+/*
+ * All that was taken in odd sizes is back. What a card takes by rounding up beyond what the account has becomes overhead of an instance once the
+ * daemon sees it, and overhead stays.
+ */
+static inline void wl_all_back(size_t at_first)
+{
+	size_t now = wl_free();
+
+	if (!wl_limit)
+		CHECK_INT(now, at_first);
+	else
+		CHECK(now <= at_first && now >= at_first - at_first / 8);
+}
+
 /* ---- contents: both ends of an allocation, the places where a wrong size shows ---- */
 
 #define WL_STAMP 1024
