@@ -310,6 +310,9 @@ static int check_peer(const struct aqd_instance *i, const struct aq_attach_hello
 	if (!i->access_any && peer->uid != 0 && peer->uid != i->owner && peer->uid != getuid())
 		return aq_err_set(err, -EACCES, "vgpu \"%s\" belongs to user %u, you are user %u",
 				  i->name, i->owner, peer->uid);
+	/* The same number needs no further look. */
+	if (h->pid == (uint32_t)peer->pid)
+		return 0;
 	inner = aqd_process_inner_pid(peer->pid);
 	if (inner > 0 && (uint32_t)inner != h->pid)
 		return aq_err_set(err, -EACCES,
