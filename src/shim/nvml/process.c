@@ -8,6 +8,8 @@
 #include "base/cleanup.h"
 #include "base/macro.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,16 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 	uint64_t sum;
 
 	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX - 1 : sum;
+}
+
+/* One that has ended keeps its account until the driver has taken its memory back; it is no process any more. */
+static bool is_gone(uint32_t pid)
+{
+	int saved = errno;
+	bool gone = kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+
+	errno = saved;
+	return gone;
 }
 
 struct aq_own *aq_own_read(unsigned card)
@@ -38,7 +50,7 @@ struct aq_own *aq_own_read(unsigned card)
 		struct aq_account *account = &a->report->account[card][i];
 		uint32_t pid = atomic_load(&c->pid);
 
-		if (!pid || atomic_load(&c->pid_ns) != ns)
+		if (!pid || pid > INT32_MAX || atomic_load(&c->pid_ns) != ns || is_gone(pid))
 			continue;
 		own->p[own->n++] =
 			(struct aq_own_process){ pid,
