@@ -389,6 +389,40 @@ static void test_fork(void)
 	(void)agree();
 }
 
+static size_t memory_left(void)
+{
+	nvmlMemory_t memory = { 0, 0, 0 };
+
+	NV(nvmlDeviceGetMemoryInfo(card[0], &memory));
+	return memory.free;
+}
+
+/* Both libraries attach again by themselves, to the same slot of the new pages. */
+static void test_restart(void)
+{
+	const struct timespec pause = { .tv_nsec = 400000000 };
+	const char *host = getenv("AQ_HOST_PID");
+	CUdeviceptr p = 0;
+	size_t left;
+
+	/* Only the small daemon of these tests restarts on demand. */
+	if (!host)
+		return;
+	OK(cuMemAlloc_v2(&p, 10 * MIB));
+	left = agree();
+	CHECK_INT(kill((pid_t)strtol(host, NULL, 10), SIGUSR1), 0);
+	(void)nanosleep(&pause, NULL);
+	/* A busy machine may take longer. */
+	for (int i = 0; limited && i < 20 && memory_left() != left; i++)
+		(void)nanosleep(&pause, NULL);
+	if (limited) {
+		CHECK_INT(agree(), left);
+		CHECK(bytes_of(getpid()) >= (long long)(10 * MIB));
+	}
+	OK(cuMemFree_v2(p));
+	(void)agree();
+}
+
 static void test_shutdown(void)
 {
 	unsigned n = 0;
@@ -414,6 +448,7 @@ int main(void)
 		{ "what only the whole card has", test_whole_card },
 		{ "processes", test_processes },
 		{ "fork", test_fork },
+		{ "the daemon restarts", test_restart },
 		{ "shutdown", test_shutdown },
 	};
 	const char *ours = getenv("AQ_TEST_CARDS");
