@@ -226,7 +226,7 @@ void aq_take_overhead(int card, uint64_t bytes)
 	raise_overhead(card, now + bytes);
 }
 
-void aq_settle(int card, enum aq_settle_how how)
+void aq_settle(int card, enum aq_settle_how how, uint64_t reserved)
 {
 	uint64_t before;
 	uint64_t counted;
@@ -241,6 +241,8 @@ void aq_settle(int card, enum aq_settle_how how)
 			      &bytes);
 	/* The driver may have looked before or after an allocation that runs meanwhile: what is counted twice would stay overhead for good. */
 	counted = AQ_MAX(before, explicit_bytes(card));
+	/* What is reserved for the very overhead that is being measured is no allocation. */
+	counted -= AQ_MIN(counted, reserved);
 	if (rc == 0 && bytes > counted)
 		raise_overhead(card, bytes - counted);
 	else if (rc < 0 && how == AQ_SETTLE_CONTEXT)
@@ -258,7 +260,7 @@ void aq_settle_lazily(int card)
 	seen = atomic_load(&last[card]);
 	if (now - seen < LAZY_SETTLE_NS || !atomic_compare_exchange_strong(&last[card], &seen, now))
 		return;
-	aq_settle(card, AQ_SETTLE_MEASURE);
+	aq_settle(card, AQ_SETTLE_MEASURE, 0);
 }
 
 int aq_hold(uint64_t key, enum aq_range_kind kind, int card, uint64_t size, uint64_t owner)

@@ -22,7 +22,7 @@ static CUresult after_context(CUresult rc, int card, uint64_t reserved)
 		return rc;
 	/* Overhead first: between the two the bytes count twice, never not at all. */
 	if (rc == CUDA_SUCCESS)
-		aq_settle(card, AQ_SETTLE_CONTEXT);
+		aq_settle(card, AQ_SETTLE_CONTEXT, reserved);
 	aq_withdraw(card, reserved);
 	return rc;
 }

@@ -66,6 +66,8 @@ bool aq_offers(unsigned slot);
 
 /* Forget which device is which card: before cuInit, and in a forked child. */
 void aq_cards_reset(void);
+/* That cuInit has been called: likewise. */
+void aq_view_reset(void);
 
 /* The card of a device of this process; AQ_NO_CARD when it is none of the instance's. */
 int aq_card_of(CUdevice dev);
@@ -105,12 +107,15 @@ bool aq_limited(void);
 /* Charge what the provider has taken already, whatever the limit says: new allocations are refused until it fits again. */
 void aq_force(int card, uint64_t bytes);
 
-/* Overhead: bring it up to what the driver says; how = AQ_SETTLE_CONTEXT adds the learned maximum when the driver does not know. */
+/*
+ * Overhead: bring it up to what the driver says; how = AQ_SETTLE_CONTEXT adds the learned maximum when the driver does not know. `reserved` bytes
+ * of this process's reservations are for that overhead.
+ */
 enum aq_settle_how {
 	AQ_SETTLE_MEASURE,
 	AQ_SETTLE_CONTEXT
 };
-void aq_settle(int card, enum aq_settle_how how);
+void aq_settle(int card, enum aq_settle_how how, uint64_t reserved);
 /* Measure, but not more often than the driver can answer. */
 void aq_settle_lazily(int card);
 /* The driver has taken that much on its own account; it was reserved before. */

@@ -38,6 +38,7 @@ static int start_locked(struct aq_err *err)
 	/* What a forked child inherits is its parent's. */
 	aq_ranges_reset(&aq_held);
 	aq_cards_reset();
+	aq_view_reset();
 	aq_pools_reset();
 	aq_vmm_reset();
 	if (provider)

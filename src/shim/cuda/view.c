@@ -41,10 +41,17 @@ static CUresult init_visible(unsigned flags)
 	return rc;
 }
 
+static struct aq_lock init_lock;
+static bool initialised; /* the variable counts for the first one that succeeds, in each process */
+
+void aq_view_reset(void)
+{
+	atomic_store(&init_lock.word, 0);
+	initialised = false;
+}
+
 AQ_EXPORT CUresult cuInit(unsigned flags)
 {
-	static struct aq_lock lock;
-	static bool done; /* the variable counts for the first one that succeeds */
 	int saved = errno;
 	CUresult rc;
 
@@ -54,12 +61,11 @@ AQ_EXPORT CUresult cuInit(unsigned flags)
 		rc = aq_start(true);
 		if (rc != CUDA_SUCCESS)
 			return rc;
-		atomic_store(&lock.word, 0);
 	}
-	aq_lock(&lock);
-	rc = done ? AQ_CALL(cuInit, flags) : init_visible(flags);
-	done = done || rc == CUDA_SUCCESS;
-	aq_unlock(&lock);
+	aq_lock(&init_lock);
+	rc = initialised ? AQ_CALL(cuInit, flags) : init_visible(flags);
+	initialised = initialised || rc == CUDA_SUCCESS;
+	aq_unlock(&init_lock);
 	errno = saved;
 	return rc;
 }
