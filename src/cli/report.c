@@ -17,8 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* What matters for finding libraries and GPUs; nothing else leaves the environment. */
 static json_t *environment(void)
 {

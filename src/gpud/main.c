@@ -37,7 +37,7 @@ static const char usage[] =
 	"Host software cards. A program uses them through Aliquot's libcuda.so.1; `aliquot soft` starts both.\n"
 	"\n"
 	"  --socket PATH      listen there (not needed under socket activation)\n"
-	"  --profile P        NAME[,speed=F][,memory=SIZE][,sms=N]; once a card; default card-16g\n"
+	"  --profile P        NAME[,speed=F][,memory=SIZE][,sms=N][,sm=CC]; once a card; default card-16g\n"
 	"  --cards N          so many cards, the last profile repeated\n"
 	"  --workers N        interpreting threads a card; default one a core\n"
 	"  --host-memory SIZE limit of pinned host memory of all clients; default what the machine has\n"

@@ -2,6 +2,7 @@
 /* Software cards over the wire, with scripted kernels: memory, copies, streams, events, host functions. */
 #include "card-harness.h"
 
+#include "api/cuda_abi.h"
 #include "wire/shm.h"
 
 static struct harness h;
@@ -957,7 +958,10 @@ static void test_profiles(void **state)
 					   "card-1g,memory=5GB",
 					   "card-1g,sms=0",
 					   "card-1g,sms=257",
+					   "card-1g,sm=79",
+					   "card-1g,sm=100",
 					   "card-1g,colour=red" };
+	struct aq_rep_card_info info;
 	struct aq_profile p;
 	struct aq_err err;
 
@@ -968,6 +972,10 @@ static void test_profiles(void **state)
 	assert_int_equal(p.sms, 2);
 	assert_int_equal(p.memory_bytes, 64 * AQ_MIB);
 	assert_true(p.reserved_bytes + p.context_bytes < p.memory_bytes / 2);
+	assert_int_equal(aq_profile_parse("card-1g,sm=75", &p, NULL), 0);
+	aq_profile_info(&p, 0, 1, &info);
+	assert_int_equal(info.attrs[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR], 7);
+	assert_int_equal(info.attrs[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR], 5);
 	for (size_t i = 0; i < AQ_ARRAY_SIZE(bad); i++) {
 		err = (struct aq_err){ 0 };
 		assert_true(aq_profile_parse(bad[i], &p, &err) < 0);

@@ -197,7 +197,7 @@ static enum aq_status module_build(struct aq_module *m, const char *text, size_t
 
 	if (!ptx)
 		return AQ_E_PTX;
-	m->code = aq_code_build(ptx, AQ_SOFT_SM, &s->module_log);
+	m->code = aq_code_build(ptx, m->ctx->card->profile.sm, &s->module_log);
 	if (!m->code)
 		return AQ_E_PTX;
 	if (code_bytes) {
@@ -313,7 +313,7 @@ int aq_soft_func_info(void *session, const struct aq_request *request, struct aq
 		.local_bytes = k->local_bytes,
 		.max_threads = k->max_threads,
 		.ptx_version = k->ptx_version,
-		.binary_version = AQ_SOFT_SM,
+		.binary_version = m->ctx->card->profile.sm,
 		.reqntid = { k->reqntid[0], k->reqntid[1], k->reqntid[2] },
 	};
 	if (params)

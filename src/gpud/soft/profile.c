@@ -22,6 +22,7 @@ static const struct aq_profile profiles[] = {
 	  .memory_bytes = 1 * AQ_GIB,
 	  .reserved_bytes = 16 * AQ_MIB,
 	  .context_bytes = 16 * AQ_MIB,
+	  .sm = 80,
 	  .sms = 4,
 	  .clock_sm_mhz = 1000,
 	  .clock_mem_mhz = 2500,
@@ -36,6 +37,7 @@ static const struct aq_profile profiles[] = {
 	  .memory_bytes = 16 * AQ_GIB,
 	  .reserved_bytes = 128 * AQ_MIB,
 	  .context_bytes = 64 * AQ_MIB,
+	  .sm = 80,
 	  .sms = 16,
 	  .clock_sm_mhz = 1410,
 	  .clock_mem_mhz = 5001,
@@ -50,6 +52,7 @@ static const struct aq_profile profiles[] = {
 	  .memory_bytes = 40 * AQ_GIB,
 	  .reserved_bytes = 256 * AQ_MIB,
 	  .context_bytes = 160 * AQ_MIB,
+	  .sm = 80,
 	  .sms = 32,
 	  .clock_sm_mhz = 1410,
 	  .clock_mem_mhz = 1215,
@@ -64,6 +67,7 @@ static const struct aq_profile profiles[] = {
 	  .memory_bytes = 80 * AQ_GIB,
 	  .reserved_bytes = 512 * AQ_MIB,
 	  .context_bytes = 320 * AQ_MIB,
+	  .sm = 90,
 	  .sms = 64,
 	  .clock_sm_mhz = 1410,
 	  .clock_mem_mhz = 1593,
@@ -125,6 +129,26 @@ static int set_sms(struct aq_profile *p, const char *value, struct aq_err *err)
 	return 0;
 }
 
+/* Code for a later target is refused by a card, as a driver does; so a card can be of any generation whose PTX is understood. */
+static int set_sm(struct aq_profile *p, const char *value, struct aq_err *err)
+{
+	static const uint8_t known[] = { 30, 32, 35, 37, 50, 52, 53, 60, 61,
+					 62, 70, 72, 75, 80, 86, 87, 89, 90 };
+	uint64_t n;
+	int rc = aq_uint_parse(value, "sm", 90, &n, err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < sizeof(known); i++) {
+		if (known[i] == n) {
+			p->sm = (uint32_t)n;
+			return 0;
+		}
+	}
+	return aq_err_set(err, -ERANGE, "sm \"%s\" is no compute capability; say 80 for 8.0",
+			  value);
+}
+
 static int set_option(struct aq_profile *p, const char *option, struct aq_err *err)
 {
 	static const struct {
@@ -134,6 +158,7 @@ static int set_option(struct aq_profile *p, const char *option, struct aq_err *e
 		{ "speed=", set_speed },
 		{ "memory=", set_memory },
 		{ "sms=", set_sms },
+		{ "sm=", set_sm },
 	};
 
 	for (size_t i = 0; i < AQ_ARRAY_SIZE(keys); i++) {
@@ -143,7 +168,7 @@ static int set_option(struct aq_profile *p, const char *option, struct aq_err *e
 			return keys[i].set(p, option + len, err);
 	}
 	return aq_err_set(err, -EINVAL,
-			  "profile option \"%s\" is none of speed=, memory=, sms=", option);
+			  "profile option \"%s\" is none of speed=, memory=, sms=, sm=", option);
 }
 
 static int find(const char *name, struct aq_profile *ret, struct aq_err *err)
@@ -247,8 +272,6 @@ static const struct {
 	{ A(MAXIMUM_TEXTURE2D_LINEAR_PITCH), 2097120 },
 	{ A(MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH), 32768 },
 	{ A(MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT), 32768 },
-	{ A(COMPUTE_CAPABILITY_MAJOR), AQ_SOFT_SM / 10 },
-	{ A(COMPUTE_CAPABILITY_MINOR), AQ_SOFT_SM % 10 },
 	{ A(MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH), 32768 },
 	{ A(STREAM_PRIORITIES_SUPPORTED), 1 },
 	{ A(GLOBAL_L1_CACHE_SUPPORTED), 1 },
@@ -318,6 +341,8 @@ void aq_profile_info(const struct aq_profile *p, uint32_t index, uint64_t seed,
 	for (size_t i = 0; i < AQ_ARRAY_SIZE(common_attrs); i++)
 		ret->attrs[common_attrs[i].attr] = common_attrs[i].value;
 	ret->attrs[A(CLOCK_RATE)] = (int32_t)p->clock_sm_mhz * 1000;
+	ret->attrs[A(COMPUTE_CAPABILITY_MAJOR)] = (int32_t)(p->sm / 10);
+	ret->attrs[A(COMPUTE_CAPABILITY_MINOR)] = (int32_t)(p->sm % 10);
 	ret->attrs[A(MULTIPROCESSOR_COUNT)] = (int32_t)p->sms;
 	ret->attrs[A(PCI_BUS_ID)] = (int32_t)ret->pci_bus;
 	ret->attrs[A(PCI_DEVICE_ID)] = (int32_t)ret->pci_device;

@@ -26,6 +26,7 @@ struct aq_profile {
 	uint64_t memory_bytes;
 	uint64_t reserved_bytes; /* held by the card itself */
 	uint64_t context_bytes;	 /* taken by each context */
+	uint32_t sm; /* compute capability: 10 × major + minor */
 	uint32_t sms;
 	uint32_t clock_sm_mhz, clock_mem_mhz;
 	uint32_t bus_bits;
@@ -38,7 +39,7 @@ struct aq_profile {
 };
 
 /*
- * Parse "NAME[,speed=F][,memory=SIZE][,sms=N]": a profile of the table with its values replaced. Returns 0, -ENOENT (the message lists the
+ * Parse "NAME[,speed=F][,memory=SIZE][,sms=N][,sm=CC]": a profile of the table with its values replaced. Returns 0, -ENOENT (the message lists the
  * names), -EINVAL, -ERANGE.
  */
 int aq_profile_parse(const char *text, struct aq_profile *ret, struct aq_err *err);
@@ -47,9 +48,6 @@ int aq_profile_parse(const char *text, struct aq_profile *ret, struct aq_err *er
 
 /* The n-th name of the table, NULL behind the last. */
 const char *aq_profile_name(unsigned n);
-
-/* Compute capability of every software card, as 10 × major + minor. */
-#define AQ_SOFT_SM 80U
 
 /* Limits of a multiprocessor and of a launch. */
 #define AQ_SM_THREADS	       2048U
