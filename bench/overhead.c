@@ -159,7 +159,7 @@ static bool run(const char **argv, const char *preload, struct result *ret)
 	FILE *f;
 	int p[2];
 	int status = 0;
-	pid_t pid;
+	pid_t pid = -1;
 	bool ok;
 
 	need(pipe(p) == 0 && (pid = fork()) >= 0, "no process");

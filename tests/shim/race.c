@@ -42,7 +42,7 @@ static void *work(void *arg)
 			}
 			shared->granted++;
 			size[n++] = bytes;
-			if ((shared->held += bytes) > LIMIT)
+			if (atomic_fetch_add(&shared->held, bytes) + bytes > LIMIT)
 				shared->over++;
 		} else if (n > 0) {
 			int k = (int)((seed >> 16) % (unsigned)n);
