@@ -199,7 +199,9 @@ def gen_shim_procs(names, rows, wrapped):
     index = {n: i for i, n in enumerate(names)}
     out = [HEAD + '#include "shim/slots.h"\n']
     out.append("/* The types do not matter here, only the addresses. */")
+    out.append('#if !defined(__clang__)')
     out.append('#pragma GCC diagnostic ignored "-Wbuiltin-declaration-mismatch"')
+    out.append('#endif')
     out += [f'__attribute__((visibility("default"))) void {r.symbol}(void);' for r in rows]
     out.append("\nconst struct aq_slot_proc aq_slot_procs[] = {")
     for r in sorted(rows, key=lambda r: (r.base, order[r.stream], r.since)):

@@ -68,9 +68,9 @@ static void die(const char *what)
 static void find_cards(void)
 {
 	int p[2];
-	pid_t pid;
+	pid_t pid = pipe(p) == 0 ? fork() : -1;
 
-	if (pipe(p) < 0 || (pid = fork()) < 0)
+	if (pid < 0)
 		die("fork");
 	if (pid == 0) {
 		int hidden = unsetenv("CUDA_VISIBLE_DEVICES");

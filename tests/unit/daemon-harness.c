@@ -204,7 +204,7 @@ int control_connect(const struct daemon *d)
 	return aq_fd_connect_unix(path);
 }
 
-static json_t *ask_v(int sock, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static json_t *ask_v(int sock, const char *fmt, va_list ap)
 {
 	char text[2048];
 	struct aq_err err = { 0 };
