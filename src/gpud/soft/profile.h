@@ -26,7 +26,7 @@ struct aq_profile {
 	uint64_t memory_bytes;
 	uint64_t reserved_bytes; /* held by the card itself */
 	uint64_t context_bytes;	 /* taken by each context */
-	uint32_t sm; /* compute capability: 10 × major + minor */
+	uint32_t sm;		 /* compute capability: 10 × major + minor */
 	uint32_t sms;
 	uint32_t clock_sm_mhz, clock_mem_mhz;
 	uint32_t bus_bits;
