@@ -149,7 +149,6 @@ static void set_defaults(struct aq_fe_ctx *ctx)
 
 	memcpy(ctx->limit, limits, sizeof(limits));
 	ctx->cache_config = CU_FUNC_CACHE_PREFER_NONE;
-	ctx->shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
 	ctx->peers = 0;
 	ctx->gate_event = ctx->gate_stream = 0;
 	ctx->attach_count = 1;

@@ -260,7 +260,6 @@ AQ_EXPORT CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 		return rc;
 	if ((unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
 		return CUDA_ERROR_INVALID_VALUE;
-	ctx->shared_config = config;
 	return CUDA_SUCCESS;
 }
 

@@ -79,7 +79,6 @@ struct aq_fe_ctx {
 	_Atomic bool alive; /* false: destroyed, or a primary context that is inactive */
 	unsigned attach_count;
 	CUfunc_cache cache_config;
-	CUsharedconfig shared_config;
 	uint32_t peers; /* bit per ordinal: peer access enabled towards it */
 	uint32_t gate_event,
 		gate_stream; /* cuCtxWaitEvent, cuCtxRecordEvent: wire objects, 0 none */
@@ -153,7 +152,7 @@ void aq_fe_id_free(enum aq_fe_id_kind kind, uint32_t id);
 /* One line on stderr, once per entry point: "aliquot: cuFoo is not supported by the software card". Returns NOT_SUPPORTED. */
 CUresult aq_fe_refuse(const char *entry);
 
-/* Counts a call that is accepted without effect; a refusal instead when ALIQUOT_SOFT_STRICT=1. */
+/* Accepts a call without effect: told once per entry point when ALIQUOT_SOFT_VERBOSE=1, a refusal instead when ALIQUOT_SOFT_STRICT=1. */
 CUresult aq_fe_accept(const char *entry);
 
 /*
